@@ -1,0 +1,94 @@
+"""Errors by whose fault they are; every message says who, what, and the way out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "EnvError",
+    "GeneratorError",
+    "PluginError",
+    "RewardError",
+    "RlgymError",
+    "UnknownNameError",
+    "UserError",
+    "nearest",
+]
+
+
+class RlgymError(Exception):
+    """Base of every error that this project raises on purpose."""
+
+
+class UserError(RlgymError, ValueError):
+    """Something the caller gave is wrong and the caller can mend it.
+
+    Command lines print the message as one line on stderr and exit with code 2.
+    """
+
+
+class ConfigError(UserError):
+    """A configuration key or value is wrong: unknown, given twice, out of range, or indivisible."""
+
+
+class DataError(UserError):
+    """A data file or one of its rows cannot be used.
+
+    >>> str(DataError("no column 'question'", path="train.jsonl", line=3))
+    "train.jsonl:3: no column 'question'"
+    """
+
+    def __init__(
+        self, message: str, *, path: str | Path | None = None, line: int | None = None
+    ) -> None:
+        where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        super().__init__(where + message)
+        self.path = path
+        self.line = line
+
+
+class UnknownNameError(UserError, LookupError):
+    """A name that nothing is registered under; the message names the nearest one that exists.
+
+    >>> str(UnknownNameError("reward", "mth", ["math", "format"]))
+    "unknown reward 'mth'; did you mean 'math'? (known: format, math)"
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        guess = nearest(name, names)
+        hint = f"; did you mean {guess!r}?" if guess else ";"
+        super().__init__(f"unknown {kind} {name!r}{hint} (known: {', '.join(names) or 'none'})")
+        self.kind = kind
+        self.name = name
+
+
+class PluginError(UserError):
+    """A plugin is broken: it does not import, its hook is misspelt, or its names clash."""
+
+
+class EnvError(RlgymError):
+    """An environment raised while an episode ran."""
+
+
+class GeneratorError(RlgymError):
+    """A generator failed to sample or broke its contract."""
+
+
+class RewardError(RlgymError):
+    """A reward failed and the error policy is ``raise``, or too many rewards failed."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to ``name``, or None where none is close.
+
+    >>> nearest("mth", ["math", "format"])
+    'math'
+    """
+    lowered = {candidate.lower(): candidate for candidate in known}
+    matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    return lowered[matches[0]] if matches else None
