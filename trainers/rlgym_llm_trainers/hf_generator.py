@@ -1,0 +1,226 @@
+"""Sample from a transformers model in this process: batched, with a key-value cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from rlgym_llm.errors import GeneratorError, UserError
+from rlgym_llm.generate import GenerateRequest
+from rlgym_llm.types import Completion, FinishReason, Message, Prompt
+from rlgym_llm_trainers.model import Policy
+from rlgym_llm_trainers.sampling import draw_tokens, keep_top, row_noise
+
+__all__ = ["HFGenerator"]
+
+_COMPACT_BELOW = 0.8
+"""Finished rows leave the batch once the share of live rows falls below this."""
+
+
+class HFGenerator:
+    """A `Generator` over the very model that is being trained, so its weights are never stale.
+
+    Log-probs are the sampling distribution's own: ``log_softmax(logits / temperature)`` of the
+    model that sampled. Requests with the same prompt share one prefill. At most ``max_num_seqs``
+    sequences are sampled at once.
+    """
+
+    def __init__(self, policy: Policy, *, max_num_seqs: int = 256, policy_version: int = 0) -> None:
+        self._policy = policy
+        self._max_num_seqs = max_num_seqs
+        self._policy_version = policy_version
+
+    @property
+    def policy_version(self) -> int:
+        """Number of optimizer steps that the weights have seen."""
+        return self._policy_version
+
+    def set_policy_version(self, version: int) -> None:
+        """Tells that the shared weights are now those of ``version``."""
+        self._policy_version = version
+
+    def encode_prompt(self, prompt: Prompt) -> tuple[int, ...]:
+        """Ids of the prompt by the model's chat template, or by its tokenizer for a string.
+
+        Raises UserError for a conversation where the model has no chat template.
+        """
+        tokenizer = self._policy.tokenizer
+        if isinstance(prompt, str):
+            return tuple(tokenizer(prompt)["input_ids"])
+        if not tokenizer.chat_template:
+            raise UserError(
+                f"--model {self._policy.path} has no chat template, and the environment's prompts "
+                "are conversations; take an instruct model, or string prompts "
+                "(--env.kwargs '{prompt_style: string}')"
+            )
+        encoded = tokenizer.apply_chat_template(
+            [message.to_dict() for message in prompt],
+            add_generation_prompt=True,
+            return_dict=True,
+        )
+        return tuple(encoded["input_ids"])
+
+    def encode_reply(self, reply: Sequence[Message]) -> tuple[int, ...]:
+        """Ids that the chat template adds for ``reply`` after a sampled assistant turn.
+
+        Rendered as the difference of two conversations that share their opening, so that no
+        system prompt is inserted twice.
+        """
+        tokenizer = self._policy.tokenizer
+        opening = [{"role": "user", "content": "."}, {"role": "assistant", "content": "."}]
+        messages = [message.to_dict() for message in reply]
+        before = tokenizer.apply_chat_template(opening, tokenize=False)
+        after = tokenizer.apply_chat_template(
+            opening + messages, tokenize=False, add_generation_prompt=True
+        )
+        if not after.startswith(before):
+            raise GeneratorError(
+                f"the chat template of {self._policy.path} rewrites earlier turns, so a reply "
+                "cannot be appended to them"
+            )
+        added = after[len(before) :]
+        eos = tokenizer.eos_token or ""
+        # The sampled turn brought its own end-of-text; what the template puts behind it stays.
+        tail = before[before.rfind(eos) + len(eos) :] if eos and eos in before else ""
+        return tuple(tokenizer(tail + added, add_special_tokens=False)["input_ids"])
+
+    @torch.inference_mode()
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """One completion per request, in order; prompts may be of any length."""
+        completions: list[Completion] = []
+        for start in range(0, len(requests), self._max_num_seqs):
+            completions += self._generate_batch(requests[start : start + self._max_num_seqs])
+        return completions
+
+    def close(self) -> None:
+        """Nothing of its own to give back: the weights belong to the learner."""
+
+    def _generate_batch(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        device = self._policy.device
+        budgets = np.array([request.params.max_new_tokens for request in requests])
+        longest = int(budgets.max())
+        noise = torch.from_numpy(np.stack([row_noise(r.seed, longest) for r in requests]))
+        noise = noise.to(device)
+        temperature = torch.tensor([r.params.temperature for r in requests], device=device)
+        sampled = np.zeros((len(requests), longest), dtype=np.int64)
+        logprobs = np.zeros((len(requests), longest), dtype=np.float64)
+        lengths = np.zeros(len(requests), dtype=np.int64)
+        has_stopped = np.zeros(len(requests), dtype=bool)
+
+        state, logits = self._prefill(requests)
+        rows = np.arange(len(requests))  # which request each row of the batch belongs to
+        for position in range(longest):
+            on = torch.from_numpy(rows).to(device)
+            logits = _cut_tails(logits, [requests[row] for row in rows])
+            drawn, drawn_logprobs = draw_tokens(logits, noise[on, position], temperature[on])
+            if not bool(torch.isfinite(drawn_logprobs).all()):
+                raise GeneratorError("the model gave a log-prob that is not finite")
+            ids = drawn.cpu().numpy()
+            is_live = ~has_stopped[rows] & (lengths[rows] < budgets[rows])
+            live = rows[is_live]
+            sampled[live, position] = ids[is_live]
+            logprobs[live, position] = drawn_logprobs.cpu().numpy()[is_live]
+            lengths[live] += 1
+            has_stopped[live] = self._is_end(ids[is_live], [requests[row] for row in live])
+            is_live = ~has_stopped[rows] & (lengths[rows] < budgets[rows])
+            if not is_live.any():
+                break
+            if is_live.mean() < _COMPACT_BELOW:
+                keep = torch.from_numpy(np.flatnonzero(is_live)).to(device)
+                state.select(keep)
+                drawn, rows = drawn[keep], rows[is_live]
+            logits = self._decode(state, drawn)
+
+        texts = self._policy.tokenizer.batch_decode(
+            [sampled[i, : lengths[i]].tolist() for i in range(len(requests))],
+            skip_special_tokens=True,
+        )
+        return [
+            Completion(
+                text=texts[i],
+                token_ids=tuple(sampled[i, : lengths[i]].tolist()),
+                logprobs=tuple(logprobs[i, : lengths[i]].tolist()),
+                version_spans=((0, int(lengths[i]), self._policy_version),),
+                finish_reason=FinishReason.STOP if has_stopped[i] else FinishReason.LENGTH,
+            )
+            for i in range(len(requests))
+        ]
+
+    def _prefill(self, requests: Sequence[GenerateRequest]) -> tuple[_DecodeState, Tensor]:
+        """Runs each different prompt once, then spreads its cache over its requests."""
+        unique = list(dict.fromkeys(request.prompt_token_ids for request in requests))
+        place = {prompt: i for i, prompt in enumerate(unique)}
+        width = max(len(prompt) for prompt in unique)
+        device = self._policy.device
+        input_ids = torch.full((len(unique), width), self._policy.pad_token_id)
+        mask = torch.zeros((len(unique), width), dtype=torch.long)
+        for i, prompt in enumerate(unique):
+            # Left-padded, so that every row's next token stands in the same column.
+            input_ids[i, width - len(prompt) :] = torch.tensor(prompt)
+            mask[i, width - len(prompt) :] = 1
+        mask = mask.to(device)
+        cache = DynamicCache(config=self._policy.model.config)
+        output = self._policy.model(
+            input_ids=input_ids.to(device),
+            attention_mask=mask,
+            position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        spread = torch.tensor([place[r.prompt_token_ids] for r in requests], device=device)
+        state = _DecodeState(cache=cache, mask=mask, next_position=mask.sum(-1))
+        state.select(spread)
+        return state, output.logits[:, -1][spread]
+
+    def _decode(self, state: _DecodeState, token_ids: Tensor) -> Tensor:
+        """Feeds one token [B] a row and returns the next logits [B, V]."""
+        state.mask = torch.cat([state.mask, torch.ones_like(state.mask[:, :1])], dim=-1)
+        output = self._policy.model(
+            input_ids=token_ids[:, None],
+            attention_mask=state.mask,
+            position_ids=state.next_position[:, None],
+            past_key_values=state.cache,
+            use_cache=True,
+        )
+        state.next_position = state.next_position + 1
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+    def _is_end(self, ids: np.ndarray, requests: Sequence[GenerateRequest]) -> np.ndarray:
+        ends = self._policy.eos_token_ids
+        return np.array(
+            [i in ends or i in r.params.stop_token_ids for i, r in zip(ids, requests, strict=True)],
+            dtype=bool,
+        )
+
+
+@dataclass(slots=True)
+class _DecodeState:
+    """The batch that is being decoded: its cache, its mask [B, T], its next positions [B]."""
+
+    cache: Any
+    mask: Tensor
+    next_position: Tensor
+
+    def select(self, rows: Tensor) -> None:
+        self.cache.batch_select_indices(rows)
+        self.mask = self.mask[rows]
+        self.next_position = self.next_position[rows]
+
+
+def _cut_tails(logits: Tensor, requests: Sequence[GenerateRequest]) -> Tensor:
+    """Applies each row's top-k and top-p, at its temperature; most batches have none."""
+    cuts = {(r.params.top_k, r.params.top_p, r.params.temperature or 1.0) for r in requests}
+    if all(top_k == -1 and top_p == 1 for top_k, top_p, _ in cuts):
+        return logits
+    if len(cuts) > 1:
+        raise GeneratorError("one batch asks for several settings of top_k, top_p or temperature")
+    top_k, top_p, temperature = cuts.pop()
+    return keep_top(logits.float() / temperature, top_k=top_k, top_p=top_p) * temperature

@@ -1,0 +1,113 @@
+"""Where metrics go: a JSONL file always, TensorBoard and Weights & Biases on request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from rlgym_llm.errors import UserError
+
+__all__ = ["JsonlLogger", "MetricLogger", "TensorBoardLogger", "WandbLogger", "open_loggers"]
+
+
+class MetricLogger(Protocol):
+    """Takes the metrics of one step; NaN and infinity arrive as None."""
+
+    def log(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Records the metrics of ``step``."""
+        ...
+
+    def close(self) -> None:
+        """Writes out what is buffered."""
+        ...
+
+
+class JsonlLogger:
+    """One JSON object a step, flushed at once: ``{"step": 3, "actor/pg_loss": -0.01, ...}``."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("x", encoding="utf-8")
+
+    def log(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Appends the line of ``step``."""
+        line = {"step": step, **{key: metrics[key] for key in sorted(metrics)}}
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+class TensorBoardLogger:
+    """Scalars for TensorBoard, in the run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise _missing("tensorboard") from error
+        self._writer: Any = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+
+    def log(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Writes one scalar a metric."""
+        for key, value in metrics.items():
+            if value is not None:
+                self._writer.add_scalar(key, value, step)
+
+    def close(self) -> None:
+        """Flushes and closes the event file."""
+        self._writer.close()
+
+
+class WandbLogger:
+    """A Weights & Biases run; WANDB_MODE=offline keeps it on this machine."""
+
+    def __init__(
+        self, folder: Path, *, project: str, name: str | None, config: Mapping[str, Any]
+    ) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise _missing("wandb") from error
+        self._run: Any = wandb.init(
+            project=project, name=name, dir=str(folder), config=dict(config)
+        )
+
+    def log(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Logs the metrics that have a value."""
+        self._run.log({k: v for k, v in metrics.items() if v is not None}, step=step)
+
+    def close(self) -> None:
+        """Ends the run and waits for its upload."""
+        self._run.finish()
+
+
+def open_loggers(
+    names: Sequence[str],
+    *,
+    metrics_path: Path,
+    project: str,
+    experiment: str | None,
+    config: Mapping[str, Any],
+) -> list[MetricLogger]:
+    """The JSONL logger and those that ``names`` adds (``console`` is the console's affair).
+
+    Raises UserError where a logger's package is not installed.
+    """
+    loggers: list[MetricLogger] = []
+    folder = metrics_path.parent
+    if "tensorboard" in names:
+        loggers.append(TensorBoardLogger(folder / "tensorboard"))
+    if "wandb" in names:
+        loggers.append(WandbLogger(folder, project=project, name=experiment, config=config))
+    return [JsonlLogger(metrics_path), *loggers]
+
+
+def _missing(package: str) -> UserError:
+    return UserError(
+        f"--trainer.logger {package}: the package is not installed; "
+        "pip install 'rlgym-llm[tracking]'"
+    )

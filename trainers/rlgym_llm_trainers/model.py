@@ -1,0 +1,160 @@
+"""Load a causal language model with its tokenizer, copy it as a reference, save it whole."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from rlgym_llm.errors import ConfigError, UserError
+
+__all__ = ["Policy", "load_policy", "make_reference", "pick_device", "save_policy"]
+
+DType = Literal["auto", "float32", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A causal language model, its tokenizer, and the ids that end its turns."""
+
+    model: nn.Module
+    tokenizer: Any
+    path: str
+    """Where it was loaded from."""
+    eos_token_ids: frozenset[int]
+    """Every id that ends a turn: the tokenizer's and all of the generation config's."""
+    pad_token_id: int
+    """Only ever stands under mask 0; may equal an end-of-text id."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.model.parameters()).device
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of weights, tied ones counted once."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
+    def max_positions(self) -> int | None:
+        """Longest sequence the model was made for, where its config tells."""
+        value = getattr(self.model.config, "max_position_embeddings", None)
+        return value if isinstance(value, int) else None
+
+
+def pick_device(name: str) -> torch.device:
+    """The device called ``name``; ``auto`` is CUDA where there is one, else the CPU.
+
+    Raises ConfigError for a device that this machine does not have.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"--trainer.device {name}: not on this machine ({reason})") from error
+    return device
+
+
+def load_policy(
+    path: str | Path,
+    *,
+    device: torch.device,
+    dtype: DType = "auto",
+    trust_remote_code: bool = False,
+    gradient_checkpointing: bool = False,
+) -> Policy:
+    """Loads a Hugging Face folder or hub id; ``auto`` is bfloat16 on CUDA and float32 on a CPU.
+
+    Raises UserError, in one line that names ``--model``, where it does not load.
+    """
+    _check_path(str(path))
+    if dtype == "auto":
+        dtype = "bfloat16" if device.type == "cuda" else "float32"
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+        model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=getattr(torch, dtype), trust_remote_code=trust_remote_code
+        )
+    except Exception as error:  # the loaders raise anything from KeyError to safetensors' own
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UserError(f"--model {path}: does not load: {reason}") from error
+    _disable_dropout(model)
+    model.to(device)
+    model.eval()
+    if gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.train()  # transformers checkpoints in training mode only; dropout is off anyway
+    eos_token_ids = _eos_token_ids(model, tokenizer)
+    pad = tokenizer.pad_token_id
+    if pad is None:
+        pad = min(eos_token_ids, default=0)
+    return Policy(
+        model=model,
+        tokenizer=tokenizer,
+        path=str(path),
+        eos_token_ids=eos_token_ids,
+        pad_token_id=int(pad),
+    )
+
+
+def make_reference(policy: Policy) -> nn.Module:
+    """A frozen copy of the policy's weights, to measure the KL divergence against."""
+    reference = copy.deepcopy(policy.model).eval()
+    return reference.requires_grad_(False)
+
+
+def save_policy(policy: Policy, folder: str | Path) -> None:
+    """Saves model and tokenizer as an ordinary Hugging Face folder; whole or not at all.
+
+    Written beside its place and renamed into it; an older save there is replaced.
+    """
+    target = Path(folder)
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    policy.model.save_pretrained(partial)
+    policy.tokenizer.save_pretrained(partial)
+    if target.exists():
+        shutil.rmtree(target)
+    os.replace(partial, target)
+
+
+def _check_path(path: str) -> None:
+    looks_local = path.startswith((".", "/", "~")) or path.count("/") > 1
+    if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
+        raise UserError(f"--model {path}: no config.json in that folder; give a Hugging Face one")
+    if looks_local and not Path(path).is_dir():
+        raise UserError(f"--model {path}: no such folder")
+
+
+def _disable_dropout(model: nn.Module) -> None:
+    # Dropout would give the learner other log-probs than the generator sampled under.
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0
+
+
+def _eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    found: set[int] = set()
+    for value in (tokenizer.eos_token_id, model.generation_config.eos_token_id):
+        if isinstance(value, int):
+            found.add(value)
+        elif value is not None:
+            found.update(int(item) for item in value)
+    return frozenset(found)

@@ -1,0 +1,67 @@
+"""The folder of one run: its place is checked before anything is computed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rlgym_llm.errors import UserError
+
+__all__ = ["RunFolder", "open_run_folder"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """Where a run writes: ``config.yaml``, ``metrics.jsonl``, ``model/`` and ``curve.png``."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The whole resolved configuration, ready for ``--config``."""
+        return self.path / "config.yaml"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a step."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def model(self) -> Path:
+        """The trained model as a Hugging Face folder."""
+        return self.path / "model"
+
+    @property
+    def curve(self) -> Path:
+        """The learning curve as a picture."""
+        return self.path / "curve.png"
+
+
+def open_run_folder(output: str | None, *, name: str) -> RunFolder:
+    """Makes the run's folder; with no ``output`` a new one under ``runs/`` with name and time.
+
+    Raises UserError where the folder holds anything already: nothing is ever overwritten.
+    """
+    if output is None:
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        safe_name = re.sub(r"[^\w.-]+", "-", name).strip("-") or "run"
+        path = _unused(Path("runs") / f"{safe_name}-{stamp}")
+    else:
+        path = Path(output).expanduser()
+    try:
+        if path.is_dir() and any(path.iterdir()):
+            raise UserError(f"--output {path}: the folder is in use; name a new or an empty one")
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {path}: cannot be made: {error.strerror}") from error
+    return RunFolder(path=path)
+
+
+def _unused(path: Path) -> Path:
+    candidate, number = path, 2
+    while candidate.exists():
+        candidate = path.with_name(f"{path.name}-{number}")
+        number += 1
+    return candidate
