@@ -17,7 +17,8 @@ METRICS = {
 
 
 def test_plain_view_prints_one_line_a_step(capsys):
-    with PlainView(60) as view:
+    with PlainView() as view:
+        view.start(60)
         view.note("starter problems")
         view.phase("generating")
         view.step(3, METRICS)
@@ -31,7 +32,8 @@ def test_plain_view_prints_one_line_a_step(capsys):
 def test_live_view_shows_the_last_steps_and_the_notes():
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=100)
-    with LiveView(60, console) as view:
+    with LiveView(console) as view:
+        view.start(60)
         view.note("[starter] problems")
         for step in range(20):
             view.step(step, METRICS)

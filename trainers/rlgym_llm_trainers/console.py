@@ -35,6 +35,10 @@ _ROWS = 12
 class View(Protocol):
     """Shows a run as it goes."""
 
+    def start(self, total_steps: int) -> None:
+        """Says how many steps there will be, once that is known."""
+        ...
+
     def note(self, text: str) -> None:
         """Says one thing, for good."""
         ...
@@ -60,7 +64,11 @@ class View(Protocol):
 class PlainView:
     """One line a step on standard output, without colours or cursor movement."""
 
-    def __init__(self, total_steps: int) -> None:
+    def __init__(self) -> None:
+        self._total = 0
+
+    def start(self, total_steps: int) -> None:
+        """Remembers the number of steps."""
         self._total = total_steps
 
     def note(self, text: str) -> None:
@@ -91,7 +99,7 @@ class PlainView:
 class LiveView:
     """The last steps as a table over a progress bar with the time that is left."""
 
-    def __init__(self, total_steps: int, console: Console) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
         self._rows: deque[tuple[int, dict[str, str]]] = deque(maxlen=_ROWS)
         self._progress = Progress(
@@ -101,8 +109,12 @@ class LiveView:
             TimeRemainingColumn(),
             console=console,
         )
-        self._bar = self._progress.add_task("starting", total=total_steps)
+        self._bar = self._progress.add_task("starting", total=None)
         self._live = Live(self._render(), console=console, refresh_per_second=8)
+
+    def start(self, total_steps: int) -> None:
+        """Gives the bar its length."""
+        self._progress.update(self._bar, total=total_steps)
 
     def note(self, text: str) -> None:
         """Prints the text above the table."""
@@ -138,10 +150,10 @@ class LiveView:
         return Group(table, self._progress) if self._rows else Group(self._progress)
 
 
-def open_view(total_steps: int) -> View:
+def open_view() -> View:
     """The live view on a terminal, the plain one anywhere else."""
     console = Console()
-    return LiveView(total_steps, console) if console.is_terminal else PlainView(total_steps)
+    return LiveView(console) if console.is_terminal else PlainView()
 
 
 def _cells(metrics: Metrics) -> dict[str, str]:

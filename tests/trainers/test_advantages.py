@@ -1,0 +1,137 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from rlgym_llm_trainers.advantages import grpo_advantages
+from rlgym_llm_trainers.metrics import finalize
+
+rewards_of_a_group = st.lists(
+    st.floats(-1e6, 1e6) | st.sampled_from([0.0, 0.3, 1.0]), min_size=2, max_size=16
+)
+
+
+def one_group(rewards, **options):
+    return grpo_advantages(rewards, ["g"] * len(rewards), **options).advantages
+
+
+def test_hand_computed_groups():
+    # mean 50, deviations +-50, unbiased std sqrt(4 * 2500 / 3) = 57.735: +-0.866.
+    assert one_group([0, 100, 0, 100]) == pytest.approx([-0.866025, 0.866025] * 2, abs=1e-5)
+    # mean 1/4, std 1/2: (1 - .25) / .5 = 1.5 and -.5.
+    assert one_group([1, 0, 0, 0]) == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-5)
+    assert one_group([3, 1, 1, 1], norm_by_std=False).tolist() == [1.5, -0.5, -0.5, -0.5]
+
+
+def test_a_spread_of_noise_is_blown_up_and_its_std_shows_it():
+    # Deviations -.01 and +.01 over a std of .00816: 1.22, as large as a real signal's.
+    noise = grpo_advantages([0.61, 0.60, 0.62, 0.61], ["g"] * 4)
+    signal = grpo_advantages([0.95, 0.10, 0.78, -0.20], ["g"] * 4)
+    assert noise.advantages == pytest.approx([0, -1.2246, 1.2246, 0], abs=1e-3)
+    assert np.abs(signal.advantages).max() < 1.25
+    assert noise.groups["g"].std == pytest.approx(0.00816497, abs=1e-7)
+    assert finalize(noise.metrics)["group_reward_std"] < 0.01
+    assert finalize(signal.metrics)["group_reward_std"] == pytest.approx(0.547, abs=1e-3)
+
+
+def test_equal_rewards_are_exactly_zero_in_any_number():
+    for value, size in [(0.3, 8), (0.2, 16), (0.6, 8), (0.35, 7), (1e300, 5), (-0.0, 4)]:
+        result = grpo_advantages([value] * size, ["g"] * size)
+        assert result.advantages.tolist() == [0.0] * size
+        assert result.groups["g"].is_constant
+        assert result.is_valid.all()
+
+
+def test_siblings_are_found_by_id_in_any_order():
+    interleaved = grpo_advantages([1, 5, 0, 5, 0, 9, 0, 5], ["p", "q"] * 4).advantages
+    assert interleaved[0::2].tolist() == one_group([1, 0, 0, 0]).tolist()
+    assert interleaved[1::2].tolist() == one_group([5, 5, 9, 5]).tolist()
+
+
+def test_unscored_rollouts_leave_the_statistics_and_the_loss():
+    result = grpo_advantages([1.0, None, 0.0, None], ["g"] * 4)
+    # Only 1 and 0 count: mean .5, std .7071.
+    assert result.advantages == pytest.approx([0.707106, 0, -0.707106, 0], abs=1e-5)
+    assert result.is_valid.tolist() == [True, False, True, False]
+    assert result.groups["g"].num_scored == 2
+
+
+def test_groups_without_a_baseline_are_dropped_and_counted():
+    rewards = [7.0, None, 3.0, None, None, 1.0, 0.0]
+    result = grpo_advantages(rewards, ["single", "lost", "one", "one", "lost", "ok", "ok"])
+    assert result.is_valid.tolist() == [False] * 5 + [True, True]
+    assert result.advantages[:5].tolist() == [0.0] * 5
+    assert list(result.groups) == ["single", "lost", "one", "ok"]
+    assert math.isnan(result.groups["lost"].mean)
+    assert math.isnan(result.groups["single"].std)
+    assert not result.groups["single"].is_constant
+    numbers = finalize(result.metrics)
+    assert numbers["num_dropped_groups"] == 3
+    assert numbers["num_dropped"] == 5
+    assert numbers["num_unscored"] == 3
+    assert numbers["frac_reward_zero_std"] == 0.0
+
+
+def test_metrics_over_groups():
+    result = grpo_advantages([1, 1, 0, 1, 0, 0], ["a", "a", "b", "b", "c", "c"])
+    numbers = finalize(result.metrics)
+    assert numbers["frac_reward_zero_std"] == pytest.approx(2 / 3)
+    assert numbers["group_reward_std"] == pytest.approx(math.sqrt(0.5) / 3)
+
+
+def test_no_rollouts_give_no_advantages_and_nan_metrics():
+    result = grpo_advantages([], [])
+    assert result.advantages.shape == (0,)
+    assert math.isnan(finalize(result.metrics)["frac_reward_zero_std"])
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_rewards_that_are_no_number_are_refused(bad):
+    with pytest.raises(ValueError, match="reward 1 is"):
+        grpo_advantages([0.0, bad], ["g", "g"])
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="2 rewards but 1 group ids"):
+        grpo_advantages([0.0, 1.0], ["g"])
+    with pytest.raises(ValueError, match="eps must be above 0"):
+        grpo_advantages([0.0, 1.0], ["g", "g"], eps=0.0)
+
+
+@given(rewards_of_a_group)
+def test_never_nan_never_beyond_the_bound(rewards):
+    found = one_group(rewards)
+    assert np.isfinite(found).all()
+    assert np.abs(found).max() <= math.sqrt(len(rewards) - 1) * (1 + 1e-9)
+
+
+@given(rewards_of_a_group, st.sampled_from([1.0, 10.0, 1e3]), st.floats(-1e3, 1e3))
+def test_shift_and_scale_change_nothing_while_std_is_far_above_eps(rewards, scale, shift):
+    base = grpo_advantages(rewards, ["g"] * len(rewards))
+    # Where the std is near eps the invariance does not hold, by construction.
+    assume(base.groups["g"].is_constant or base.groups["g"].std >= 1.0)
+    moved = one_group([reward * scale + shift for reward in rewards])
+    assert moved == pytest.approx(base.advantages, abs=1e-5)
+
+
+@given(st.data())
+def test_a_permutation_of_the_batch_permutes_the_advantages(data):
+    size = data.draw(st.integers(2, 20))
+    rewards = data.draw(st.lists(st.none() | st.floats(-5, 5), min_size=size, max_size=size))
+    group_ids = data.draw(st.lists(st.sampled_from("abc"), min_size=size, max_size=size))
+    order = data.draw(st.permutations(range(size)))
+    base = grpo_advantages(rewards, group_ids)
+    moved = grpo_advantages([rewards[i] for i in order], [group_ids[i] for i in order])
+    assert moved.advantages == pytest.approx(base.advantages[order], abs=1e-6)
+    assert moved.is_valid.tolist() == base.is_valid[order].tolist()
+
+
+@given(rewards_of_a_group)
+def test_equals_the_formula_of_numpy(rewards):
+    values = np.array(rewards)
+    if values.max() == values.min():
+        expected = np.zeros(len(values))
+    else:
+        expected = (values - values.mean()) / (values.std(ddof=1) + 1e-6)
+    assert one_group(rewards) == pytest.approx(expected, rel=1e-9, abs=1e-9)

@@ -1,0 +1,241 @@
+"""Rollouts to training samples, samples to right-padded tensors, batches to micro-batches.
+
+One alignment everywhere: streams span the whole sequence, prompt included, and what stands at t
+speaks of token t. Masks come from lengths and from who wrote a token, never from token values: a
+pad id may equal an end-of-text id.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from rlgym_llm.types import Rollout
+from rlgym_llm_trainers.aggregate import count_tokens
+
+__all__ = [
+    "CONTEXT_VERSION",
+    "Batch",
+    "TrainingSample",
+    "collate",
+    "sample_from_rollout",
+    "split_micro_batches",
+    "with_advantage",
+    "with_stream",
+]
+
+CONTEXT_VERSION = -1
+"""Policy version of tokens that no policy sampled: prompts and the environment's replies."""
+
+Stream = Literal["advantages", "old_logprobs", "ref_logprobs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSample:
+    """One sequence to learn from, as plain data: equal-length streams over its T tokens.
+
+    Prompt [1, 2] and reply [4, 5] sampled under version 3: ``token_ids`` (1, 2, 4, 5),
+    ``loss_mask`` (False, False, True, True), ``rollout_logprobs`` (0, 0, -0.1, -0.2),
+    ``policy_versions`` (-1, -1, 3, 3).
+
+    Raises ValueError where lengths differ, the first token is trained (nothing predicts it), or a
+    trained token has no finite log-prob or no version.
+    """
+
+    token_ids: tuple[int, ...]
+    loss_mask: tuple[bool, ...]
+    """True on the tokens the policy sampled, a closing end-of-text token included."""
+    rollout_logprobs: tuple[float, ...]
+    """Of the policy and temperature that sampled; 0 on context."""
+    policy_versions: tuple[int, ...]
+    """Of the policy that sampled each token; `CONTEXT_VERSION` on context."""
+    rollout_id: str
+    group_id: str
+    sample_index: int
+    advantages: tuple[float, ...] | None = None
+    old_logprobs: tuple[float, ...] | None = None
+    """Of the proximal policy, as the learner computed them before its first update."""
+    ref_logprobs: tuple[float, ...] | None = None
+    """Of the reference policy."""
+
+    def __post_init__(self) -> None:
+        length = len(self.token_ids)
+        if length == 0:
+            raise ValueError(f"sample of rollout {self.rollout_id} has no tokens")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple) and len(value) != length:
+                raise ValueError(
+                    f"sample of rollout {self.rollout_id}: {length} token_ids but "
+                    f"{len(value)} {field.name}"
+                )
+        if self.loss_mask[0] or self.rollout_logprobs[0] != 0:
+            raise ValueError(
+                f"sample of rollout {self.rollout_id}: nothing predicts its first token, which "
+                "must stand under mask 0 with log-prob 0"
+            )
+        for t, is_trained in enumerate(self.loss_mask):
+            if is_trained and not math.isfinite(self.rollout_logprobs[t]):
+                raise ValueError(
+                    f"sample of rollout {self.rollout_id}: token {t} was sampled with log-prob "
+                    f"{self.rollout_logprobs[t]}"
+                )
+            if is_trained and self.policy_versions[t] < 0:
+                raise ValueError(
+                    f"sample of rollout {self.rollout_id}: no version for trained token {t}"
+                )
+
+    @property
+    def num_tokens(self) -> int:
+        """Length T of the whole sequence."""
+        return len(self.token_ids)
+
+    @property
+    def num_trained_tokens(self) -> int:
+        """Number of tokens under mask 1."""
+        return sum(self.loss_mask)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """Samples as tensors, padded on the right to the longest: [B, T]."""
+
+    input_ids: Tensor  # [B, T], int64
+    attention_mask: Tensor  # [B, T], int64, 1 on real tokens
+    position_ids: Tensor  # [B, T], int64, 0 on padding
+    loss_mask: Tensor  # [B, T], bool
+    rollout_logprobs: Tensor  # [B, T], float32
+    advantages: Tensor | None = None  # [B, T], float32
+    old_logprobs: Tensor | None = None  # [B, T], float32
+    ref_logprobs: Tensor | None = None  # [B, T], float32
+
+    @property
+    def num_tokens(self) -> int:
+        """Trained tokens: this part's share of the token denominator."""
+        return count_tokens(self.loss_mask)[0]
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences with a trained token: this part's share of the sequence denominator."""
+        return count_tokens(self.loss_mask)[1]
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on ``device``."""
+        tensors: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved: dict[str, Any] = {
+            name: None if tensor is None else tensor.to(device) for name, tensor in tensors.items()
+        }
+        return Batch(**moved)
+
+
+def sample_from_rollout(rollout: Rollout) -> TrainingSample:
+    """The rollout's own token ids in order, mask 1 on what was sampled and 0 on what was read.
+
+    Raises ValueError where a turn's completion has no log-probs, or its version spans do not
+    cover each token exactly once: what sampled a token is known, or it is not trained on.
+    """
+    token_ids: list[int] = []
+    loss_mask: list[bool] = []
+    logprobs: list[float] = []
+    versions: list[int] = []
+    for index, turn in enumerate(rollout.turns):
+        completion = turn.completion
+        if completion.logprobs is None:
+            raise ValueError(f"rollout {rollout.id}, turn {index}: its generator gave no log-probs")
+        num_context = len(turn.new_prompt_token_ids)
+        token_ids += [*turn.new_prompt_token_ids, *completion.token_ids]
+        loss_mask += [False] * num_context + [True] * completion.num_tokens
+        logprobs += [0.0] * num_context + list(completion.logprobs)
+        spans = sorted(completion.version_spans)
+        sampled = [version for start, end, version in spans for _ in range(start, end)]
+        ends = [0, *(end for _, end, _ in spans)]
+        if [start for start, _, _ in spans] != ends[:-1] or ends[-1] != completion.num_tokens:
+            raise ValueError(
+                f"rollout {rollout.id}, turn {index}: version spans {spans} do not cover its "
+                f"{completion.num_tokens} tokens"
+            )
+        versions += [CONTEXT_VERSION] * num_context + sampled
+    return TrainingSample(
+        token_ids=tuple(token_ids),
+        loss_mask=tuple(loss_mask),
+        rollout_logprobs=tuple(logprobs),
+        policy_versions=tuple(versions),
+        rollout_id=rollout.id,
+        group_id=rollout.group_id,
+        sample_index=rollout.sample_index,
+    )
+
+
+def with_advantage(sample: TrainingSample, advantage: float) -> TrainingSample:
+    """The sample with one advantage broadcast to its trained tokens, 0 elsewhere."""
+    return replace(
+        sample,
+        advantages=tuple(float(advantage) if is_on else 0.0 for is_on in sample.loss_mask),
+    )
+
+
+def with_stream(
+    samples: Sequence[TrainingSample], name: Stream, values: Tensor
+) -> list[TrainingSample]:
+    """The samples with the stream ``name`` from ``values`` [B, T], right-padded as by `collate`."""
+    if len(samples) != len(values):
+        raise ValueError(f"{len(samples)} samples but {len(values)} rows of {name}")
+    streams: list[dict[str, Any]] = [
+        {name: tuple(row[: sample.num_tokens])}
+        for sample, row in zip(samples, values.tolist(), strict=True)
+    ]
+    return [replace(sample, **stream) for sample, stream in zip(samples, streams, strict=True)]
+
+
+def collate(samples: Sequence[TrainingSample], pad_id: int) -> Batch:
+    """Pads the samples on the right with ``pad_id``, which may be the id of a real token.
+
+    Streams that no sample has are None in the batch; ValueError where only some have one.
+    """
+    if not samples:
+        raise ValueError("a batch needs at least one sample")
+    lengths = torch.tensor([sample.num_tokens for sample in samples])
+    positions = torch.arange(int(lengths.max())).expand(len(samples), -1)
+    is_real = positions < lengths[:, None]
+
+    def column(name: str, fill: float, dtype: torch.dtype) -> Tensor:
+        rows = [torch.tensor(getattr(sample, name), dtype=dtype) for sample in samples]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill)
+
+    def optional(name: Stream) -> Tensor | None:
+        num_having = sum(getattr(sample, name) is not None for sample in samples)
+        if num_having not in (0, len(samples)):
+            raise ValueError(f"only {num_having} of {len(samples)} samples have {name}")
+        return column(name, 0.0, torch.float32) if num_having else None
+
+    return Batch(
+        input_ids=column("token_ids", pad_id, torch.int64),
+        attention_mask=is_real.long(),
+        position_ids=positions * is_real,
+        loss_mask=column("loss_mask", False, torch.bool),
+        rollout_logprobs=column("rollout_logprobs", 0.0, torch.float32),
+        advantages=optional("advantages"),
+        old_logprobs=optional("old_logprobs"),
+        ref_logprobs=optional("ref_logprobs"),
+    )
+
+
+def split_micro_batches(
+    samples: Sequence[TrainingSample], micro_size: int, *, sort_by_length: bool = True
+) -> list[list[TrainingSample]]:
+    """Parts of at most ``micro_size`` sequences each; every sample is in exactly one.
+
+    Sorted by length (longest first, so that the peak of memory comes first; ties stay in order),
+    a part pads little. Lengths 5, 2, 4, 3 by twos: [5, 4], [3, 2].
+    """
+    if micro_size < 1:
+        raise ValueError(f"micro_size must be at least 1, got {micro_size}")
+    ordered = list(samples)
+    if sort_by_length:
+        ordered.sort(key=lambda sample: sample.num_tokens, reverse=True)
+    return [ordered[start : start + micro_size] for start in range(0, len(ordered), micro_size)]

@@ -1,0 +1,87 @@
+"""``rlgym-train``: reads the configuration, opens a session, trains, reports."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rlgym_llm.cli import guarded
+from rlgym_llm.config import ParsedCommand, format_config, parse_command
+from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.plugins import Plugins
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns 0, 2 for what the user can mend, 130 after Ctrl-C."""
+    return guarded(_run, sys.argv[1:] if argv is None else list(argv), "rlgym-train")
+
+
+def _run(argv: Sequence[str]) -> int:
+    command: ParsedCommand = parse_command(argv)
+    if command.help is not None:
+        print(command.help)
+        return 0
+    config = command.config
+    plugins = Plugins.discover(config.plugins)
+    if command.print_config:
+        print(format_config(config), end="")
+        return 0
+    if command.dry_run:
+        from rlgym_llm.batch_arithmetic import describe, plan_batches
+
+        print(describe(plan_batches(config)))
+        return 0
+    return _train(config, plugins)
+
+
+def _train(config: TrainConfig, plugins: Plugins) -> int:
+    # Everything that needs torch is imported here, so that --help and --dry-run stay instant.
+    import torch
+
+    from rlgym_llm_trainers.console import open_view
+    from rlgym_llm_trainers.grpo import train
+    from rlgym_llm_trainers.loggers import open_loggers
+    from rlgym_llm_trainers.report import report
+    from rlgym_llm_trainers.run_folder import open_run_folder
+    from rlgym_llm_trainers.session import open_session, uses_starter_problems
+
+    if config.trainer.num_threads is not None:
+        torch.set_num_threads(config.trainer.num_threads)
+    torch.manual_seed(config.trainer.seed)
+    run = open_run_folder(
+        config.trainer.output, name=config.trainer.experiment_name or config.env.id
+    )
+    with open_view() as view:
+        if uses_starter_problems(config):
+            view.note(
+                "starter problems: generated word problems (rlgym/starter), not GSM8K; "
+                "for GSM8K give --model and --data.train"
+            )
+        session = open_session(config, plugins=plugins, run=run, view=view)
+        run.config.write_text(format_config(config), encoding="utf-8")
+        view.note(
+            f"model {session.policy.path}: {session.policy.num_parameters / 1e6:.2f}M parameters "
+            f"on {session.policy.device}; {len(session.train_task_ids)} training and "
+            f"{len(session.val_tasks)} validation problems"
+        )
+        loggers = open_loggers(
+            config.trainer.logger,
+            metrics_path=run.metrics,
+            project=config.trainer.project_name,
+            experiment=config.trainer.experiment_name,
+            config=config.model_dump(mode="json"),
+        )
+        try:
+            result = train(session, loggers)
+        finally:
+            for logger in loggers:
+                logger.close()
+            session.close()
+    report(result, run, title=f"{config.env.id}: share of validation problems")
+    return 130 if result.was_interrupted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

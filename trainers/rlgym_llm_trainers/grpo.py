@@ -1,0 +1,203 @@
+"""The GRPO loop (arXiv 2402.03300), readable top to bottom: ask, score, compare, learn.
+
+    tasks --run_groups--> rollouts --composer--> cards --grpo_advantages--> experiences
+      ^                                                                        |
+      +---- policy_version + 1 <---- learner.update (mini-batches) <-----------+
+
+One process, one copy of the weights: generator and learner share the model, so what is sampled is
+always sampled by the newest policy, and the old log-probs are the generator's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlgym_llm.compose import scoring_metrics
+from rlgym_llm.rollout import run_groups, stable_seed
+from rlgym_llm.store import write_rollouts
+from rlgym_llm.types import Rollout, ScoreCard, Task
+from rlgym_llm_trainers.clock import Clock
+from rlgym_llm_trainers.credit import samples_to_train, shape_rewards, with_advantages
+from rlgym_llm_trainers.interrupt import catch_interrupt
+from rlgym_llm_trainers.loggers import MetricLogger
+from rlgym_llm_trainers.metrics import finalize
+from rlgym_llm_trainers.model import save_policy
+from rlgym_llm_trainers.rollout_metrics import finite, rollout_metrics
+from rlgym_llm_trainers.session import Session
+from rlgym_llm_trainers.task_order import epoch_of, task_indices
+from rlgym_llm_trainers.validate import Validation, validate
+
+__all__ = ["TrainResult", "train"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """How a run ended."""
+
+    steps_done: int
+    was_interrupted: bool
+    first: Validation | None
+    """Validation before the first step, where there was one."""
+    last: Validation | None
+    """The newest validation."""
+
+
+def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
+    """Validates, trains for the planned steps, validates, and saves the model.
+
+    The first Ctrl-C ends the run after the step that is under way, model saved; a second one
+    stops at once.
+    """
+    config, view = session.config, session.view
+    first = last = None
+    steps_done = 0
+    total_steps = 0 if config.trainer.val_only else session.total_steps
+    view.start(total_steps)
+    with catch_interrupt(view.note) as interrupt:
+        if config.trainer.val_before_train or config.trainer.val_only:
+            first = last = _validate(session, step=0)
+            _log(session, loggers, 0, last.metrics)
+        for step in range(1, total_steps + 1):
+            if interrupt.is_set:
+                break
+            metrics = _train_step(session, step)
+            steps_done = step
+            if _is_validation_step(step, config.trainer.test_freq, total_steps):
+                last = _validate(session, step=step)
+                metrics |= last.metrics
+            _log(session, loggers, step, metrics)
+        if steps_done:
+            view.phase("saving")
+            save_policy(session.policy, session.run.model)
+        return TrainResult(
+            steps_done=steps_done, was_interrupted=interrupt.is_set, first=first, last=last
+        )
+
+
+def _train_step(session: Session, step: int) -> dict[str, float | None]:
+    """Samples one batch of groups, scores it, and learns from it; returns the step's metrics."""
+    config, view, clock = session.config, session.view, Clock()
+    tasks = _tasks_of(session, step)
+
+    view.phase("generating")
+    with clock("gen"):
+        groups = run_groups(
+            tasks,
+            group_size=config.rollout.n,
+            seed=stable_seed(config.trainer.seed, "train", step),
+            make_env=session.train_envs,
+            generator=session.generator,
+            params=session.train_params,
+            max_prompt_tokens=config.data.max_prompt_length,
+        )
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+
+    view.phase("scoring")
+    with clock("reward"):
+        cards = session.train_composer(rollouts)
+    if config.trainer.rollout_data_dir:
+        with clock("dump_rollout_generations"):
+            _dump(config.trainer.rollout_data_dir, step, rollouts, cards)
+
+    view.phase("learning")
+    samples = samples_to_train(rollouts, cards)
+    if session.learner.has_reference:
+        with clock("ref"):
+            samples = session.learner.add_reference(samples)
+    with clock("adv"):
+        rewards, kl = shape_rewards(config.algorithm, cards, samples)
+        advantages = session.estimate_advantages(
+            rewards,
+            [rollout.group_id for rollout in rollouts],
+            norm_by_std=config.algorithm.norm_adv_by_std_in_grpo,
+        )
+        samples = with_advantages(samples, rollouts, advantages)
+    with clock("update_actor"):
+        learned = session.learner.update(samples, step=step)
+    session.generator.set_policy_version(session.generator.policy_version + 1)
+
+    return finite(
+        {
+            **rollout_metrics(rollouts, cards, rewards, advantages),
+            **scoring_metrics(cards),
+            **finalize(kl),
+            **learned,
+            **clock.metrics(num_tokens=sum(sample.num_tokens for sample in samples)),
+            "training/global_step": step,
+            "training/epoch": epoch_of(
+                step, num_tasks=len(session.train_task_ids), batch_size=len(tasks)
+            ),
+        }
+    )
+
+
+def _tasks_of(session: Session, step: int) -> list[Task]:
+    data = session.config.data
+    places = task_indices(
+        step,
+        num_tasks=len(session.train_task_ids),
+        batch_size=data.train_batch_size,
+        seed=session.data_seed,
+        shuffle=data.shuffle,
+    )
+    return [session.train_tasks[session.train_task_ids[place]] for place in places]
+
+
+def _validate(session: Session, *, step: int) -> Validation:
+    """Validates and shows some generations; times are the caller's affair."""
+    config, started = session.config, time.perf_counter()
+    session.view.phase("validating")
+    validation = validate(
+        session.val_tasks,
+        make_env=session.val_envs,
+        generator=session.generator,
+        composer=session.val_composer,
+        params=session.val_params,
+        num_samples=config.rollout.val_kwargs.n,
+        seed=stable_seed(config.trainer.seed, "val"),
+        accuracy=session.accuracy,
+        max_prompt_length=config.data.max_prompt_length,
+    )
+    validation.metrics["timing_s/testing"] = time.perf_counter() - started
+    for rollout, card in list(zip(validation.rollouts, validation.cards, strict=True))[
+        : config.trainer.log_val_generations
+    ]:
+        session.view.note(_show_sample(rollout, card, step))
+    if config.trainer.validation_data_dir:
+        _dump(config.trainer.validation_data_dir, step, validation.rollouts, validation.cards)
+    return validation
+
+
+def _log(
+    session: Session,
+    loggers: Sequence[MetricLogger],
+    step: int,
+    metrics: dict[str, float] | dict[str, float | None],
+) -> None:
+    clean = finite(metrics)
+    for logger in loggers:
+        logger.log(step, clean)
+    session.view.step(step, clean)
+
+
+def _dump(folder: str, step: int, rollouts: Sequence[Rollout], cards: Sequence[ScoreCard]) -> None:
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    write_rollouts(path / f"{step}.jsonl", rollouts, cards, step=step)
+
+
+def _is_validation_step(step: int, test_freq: int, total_steps: int) -> bool:
+    return step == total_steps or (test_freq > 0 and step % test_freq == 0)
+
+
+def _show_sample(rollout: Rollout, card: ScoreCard, step: int) -> str:
+    prompt = rollout.task.prompt
+    question = prompt if isinstance(prompt, str) else prompt[-1].content
+    reward = "unscored" if card.reward is None else f"{card.reward:.3g}"
+    return (
+        f"--- step {step}, reward {reward}, right answer {rollout.task.answer}\n"
+        f"{question}\n> " + rollout.text.replace("\n", "\n> ")
+    )

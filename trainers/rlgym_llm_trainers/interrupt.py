@@ -1,0 +1,45 @@
+"""Ctrl-C ends a run between two steps, never inside one."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+__all__ = ["Interrupt", "catch_interrupt"]
+
+
+@dataclass(slots=True)
+class Interrupt:
+    """Whether the run was asked to end."""
+
+    is_set: bool = False
+
+
+@contextmanager
+def catch_interrupt(note: Callable[[str], None]) -> Iterator[Interrupt]:
+    """Turns the first SIGINT or SIGTERM into a flag; the second raises KeyboardInterrupt.
+
+    Outside the main thread, where signals cannot be caught, the flag is simply never set.
+    """
+    interrupt = Interrupt()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if interrupt.is_set:
+            raise KeyboardInterrupt
+        interrupt.is_set = True
+        note("ending after this step, the model will be saved; once more to stop at once")
+
+    previous = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, on_signal)
+    except ValueError:
+        pass
+    try:
+        yield interrupt
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

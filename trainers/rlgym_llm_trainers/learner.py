@@ -1,0 +1,226 @@
+"""The learner: mini-batches of samples in, one optimizer step each out; blind to the algorithm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from rlgym_llm.config_schema import ActorConfig
+from torch import Tensor, nn
+
+from rlgym_llm_trainers.aggregate import Reduce, aggregate
+from rlgym_llm_trainers.batch import (
+    Batch,
+    TrainingSample,
+    collate,
+    split_micro_batches,
+    with_stream,
+)
+from rlgym_llm_trainers.losses import LossOutput, PolicyLossInputs, entropy_loss, kl_loss
+from rlgym_llm_trainers.metrics import Metric, finalize, merge, merge_steps
+from rlgym_llm_trainers.model import Policy
+from rlgym_llm_trainers.schedule import lr_at
+from rlgym_llm_trainers.scorer import score_tokens
+
+__all__ = ["Learner"]
+
+PolicyLoss = Callable[..., LossOutput]
+
+
+class Learner:
+    """Owns the optimizer, and the reference policy where the KL divergence has a coefficient.
+
+    A mini-batch is ``mini_batch_prompts`` whole groups; its gradient is accumulated over
+    micro-batches with the denominators of the whole mini-batch, so neither the split nor the
+    order of the sequences changes it. A gradient that is not finite skips its step, and is
+    counted in ``actor/skipped_steps``.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        config: ActorConfig,
+        *,
+        policy_loss: PolicyLoss,
+        mini_batch_prompts: int,
+        micro_batch_size: int,
+        reference_batch_size: int,
+        temperature: float,
+        max_response_length: int,
+        num_updates: int,
+        seed: int,
+        reference: nn.Module | None = None,
+    ) -> None:
+        self._policy = policy
+        self._config = config
+        self._policy_loss = policy_loss
+        self._mini_batch_prompts = mini_batch_prompts
+        self._micro_batch_size = micro_batch_size
+        self._reference_batch_size = reference_batch_size
+        self._temperature = temperature
+        self._max_response_length = max_response_length
+        self._num_updates = num_updates
+        self._updates_done = 0
+        self._seed = seed
+        self._reference = reference
+        optim = config.optim
+        self._optimizer = torch.optim.AdamW(
+            policy.model.parameters(),
+            lr=optim.lr,
+            betas=tuple(optim.betas),
+            eps=optim.eps,
+            weight_decay=optim.weight_decay,
+        )
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether samples need the reference policy's log-probs before an update."""
+        return self._reference is not None
+
+    def add_reference(self, samples: Sequence[TrainingSample]) -> list[TrainingSample]:
+        """The samples with the reference policy's log-probs, in the order given."""
+        if self._reference is None:
+            raise ValueError("this learner has no reference policy")
+        done: dict[str, TrainingSample] = {}
+        with torch.no_grad():
+            for part in split_micro_batches(samples, self._reference_batch_size):
+                batch = self._collate(part)
+                logprobs, _ = score_tokens(self._reference, batch, temperature=self._temperature)
+                for sample in with_stream(part, "ref_logprobs", logprobs):
+                    done[sample.rollout_id] = sample
+        return [done[sample.rollout_id] for sample in samples]
+
+    def update(self, samples: Sequence[TrainingSample], *, step: int) -> dict[str, float]:
+        """Trains on the samples for ``ppo_epochs`` and returns the step's metrics.
+
+        The samples carry advantages; their old log-probs are the generator's own (it sampled
+        under these very weights). Samples of one group stay in one mini-batch.
+        """
+        groups = _by_group(samples)
+        per_update: list[dict[str, Metric]] = []
+        for epoch in range(self._config.ppo_epochs):
+            order = list(groups)
+            if self._config.shuffle:
+                rng = np.random.Generator(np.random.Philox(key=[self._seed, step * 1000 + epoch]))
+                order = [order[i] for i in rng.permutation(len(order))]
+            for start in range(0, len(order), self._mini_batch_prompts):
+                chosen = order[start : start + self._mini_batch_prompts]
+                mini_batch = [sample for group in chosen for sample in groups[group]]
+                is_first = not per_update
+                per_update.append(self._optimizer_step(mini_batch, is_on_policy=is_first))
+        return finalize(merge_steps(per_update)) if per_update else {}
+
+    def _optimizer_step(
+        self, samples: Sequence[TrainingSample], *, is_on_policy: bool
+    ) -> dict[str, Metric]:
+        lr = lr_at(
+            self._updates_done,
+            base_lr=self._config.optim.lr,
+            kind=self._config.optim.lr_scheduler_type,
+            warmup_steps=self._config.optim.lr_warmup_steps,
+            total_steps=self._num_updates,
+        )
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        # Counted over the whole mini-batch: what a micro-batch contributes never depends on it.
+        reduce = partial(
+            aggregate,
+            mode=self._config.loss_agg_mode,
+            num_tokens=sum(sample.num_trained_tokens for sample in samples),
+            num_sequences=sum(sample.num_trained_tokens > 0 for sample in samples),
+            max_length=self._max_response_length,
+        )
+        self._optimizer.zero_grad(set_to_none=True)
+        parts = []
+        for micro_batch in split_micro_batches(samples, self._micro_batch_size):
+            loss, metrics = self._loss(self._collate(micro_batch), reduce)
+            loss.backward()  # type: ignore[no-untyped-call]
+            parts.append(metrics)
+        metrics = merge(parts)
+        if not is_on_policy:
+            # Later mini-batches differ from the generator because the policy has moved.
+            metrics = {k: v for k, v in metrics.items() if not k.startswith("training/rollout_")}
+
+        grad_norm = float(
+            nn.utils.clip_grad_norm_(self._policy.model.parameters(), self._config.grad_clip)
+        )
+        is_finite = math.isfinite(grad_norm)
+        if is_finite:
+            self._optimizer.step()
+        self._updates_done += 1
+        return metrics | {
+            "actor/grad_norm": Metric.mean(grad_norm, 1),
+            "actor/lr": Metric.mean(lr, 1),
+            "actor/skipped_steps": Metric.max([float(not is_finite)]),
+        }
+
+    def _loss(self, batch: Batch, reduce: Reduce) -> tuple[Tensor, dict[str, Metric]]:
+        """The micro-batch's share of the loss, and its metrics."""
+        config = self._config
+        assert batch.advantages is not None, "samples come with advantages"
+        logprobs, entropy = score_tokens(
+            self._policy.model, batch, temperature=self._temperature, with_entropy=True
+        )
+        assert entropy is not None
+        output = self._policy_loss(
+            PolicyLossInputs(
+                logprobs=logprobs,
+                old_logprobs=batch.rollout_logprobs,
+                advantages=batch.advantages,
+                mask=batch.loss_mask,
+            ),
+            reduce=reduce,
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            clip_c=config.clip_ratio_c,
+        )
+        loss, metrics = output.loss, dict(output.metrics)
+        entropy_term = entropy_loss(entropy, batch.loss_mask, reduce=reduce)
+        metrics |= entropy_term.metrics
+        if config.entropy_coeff:
+            loss = loss + config.entropy_coeff * entropy_term.loss
+        if config.use_kl_loss and batch.ref_logprobs is not None:
+            kl_term = kl_loss(
+                logprobs,
+                batch.ref_logprobs,
+                batch.loss_mask,
+                reduce=reduce,
+                kind=config.kl_loss_type,
+            )
+            metrics |= kl_term.metrics
+            metrics["actor/kl_coef"] = Metric.mean(config.kl_loss_coef, 1)
+            loss = loss + config.kl_loss_coef * kl_term.loss
+        metrics["actor/loss"] = Metric.sum(float(loss.detach()))
+        return loss, metrics | _generator_agreement(logprobs.detach(), batch)
+
+    def _collate(self, samples: Sequence[TrainingSample]) -> Batch:
+        return collate(samples, self._policy.pad_token_id).to(self._policy.device)
+
+
+def _generator_agreement(logprobs: Tensor, batch: Batch) -> dict[str, Metric]:
+    """How far the learner's probabilities of the sampled tokens are from the generator's.
+
+    Rounding apart it is 0 on the first mini-batch of a step: more means stale weights, another
+    temperature, or ids that were encoded again.
+    """
+    learner = logprobs[batch.loss_mask].double()
+    generator = batch.rollout_logprobs[batch.loss_mask].double()
+    if learner.numel() == 0:
+        return {}
+    probs_diff = (learner.exp() - generator.exp()).abs()
+    ratio_diff = ((learner - generator).clamp(-20, 20).exp() - 1).abs()
+    return {
+        "training/rollout_probs_diff_max": Metric.max([float(probs_diff.max())]),
+        "training/rollout_probs_diff_mean": Metric.mean(float(probs_diff.sum()), learner.numel()),
+        "training/rollout_ratio_diff_max": Metric.max([float(ratio_diff.max())]),
+    }
+
+
+def _by_group(samples: Iterable[TrainingSample]) -> dict[str, list[TrainingSample]]:
+    groups: dict[str, list[TrainingSample]] = {}
+    for sample in samples:
+        groups.setdefault(sample.group_id, []).append(sample)
+    return groups

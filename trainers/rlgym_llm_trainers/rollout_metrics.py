@@ -1,0 +1,67 @@
+"""What a batch of rollouts looked like, under verl's metric names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rlgym_llm.types import Rollout, RolloutStatus, ScoreCard
+from rlgym_llm_trainers.advantages import GroupAdvantages
+from rlgym_llm_trainers.metrics import finalize, length_metrics
+
+__all__ = ["finite", "rollout_metrics", "summary"]
+
+
+def rollout_metrics(
+    rollouts: Sequence[Rollout],
+    cards: Sequence[ScoreCard],
+    rewards: Sequence[float | None],
+    advantages: GroupAdvantages,
+) -> dict[str, float]:
+    """Lengths, turns, scores, rewards and advantages of one step, statistics in float64.
+
+    ``critic/score/*`` is the composed score of the cards, ``critic/rewards/*`` what the advantages
+    were made of: the score minus the KL penalty where that is part of the reward.
+    """
+    lengths = [rollout.num_tokens for rollout in rollouts]
+    truncated = [rollout.truncated for rollout in rollouts]
+    prompts = [
+        sum(len(turn.new_prompt_token_ids) for turn in rollout.turns) for rollout in rollouts
+    ]
+    failed = [rollout.status is not RolloutStatus.OK for rollout in rollouts]
+    return {
+        **summary("critic/score", [card.reward for card in cards]),
+        **summary("critic/rewards", rewards),
+        **summary("critic/advantages", advantages.advantages[advantages.is_valid].tolist()),
+        **finalize(advantages.metrics),
+        **finalize(length_metrics(lengths, truncated=truncated)),
+        **summary("prompt_length", prompts),
+        **summary("num_turns", [rollout.num_turns for rollout in rollouts]),
+        "response/aborted_ratio": float(np.mean(failed)),
+    }
+
+
+def summary(name: str, values: Sequence[float | None]) -> dict[str, float]:
+    """``<name>/{mean,max,min}`` of the values that are there; NaN where none is.
+
+    >>> summary("critic/score", [1.0, None, 0.0])
+    {'critic/score/mean': 0.5, 'critic/score/max': 1.0, 'critic/score/min': 0.0}
+    """
+    found = np.array([value for value in values if value is not None], dtype=np.float64)
+    if not found.size:
+        return dict.fromkeys((f"{name}/mean", f"{name}/max", f"{name}/min"), math.nan)
+    return {
+        f"{name}/mean": float(found.mean()),
+        f"{name}/max": float(found.max()),
+        f"{name}/min": float(found.min()),
+    }
+
+
+def finite(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The metrics with NaN and infinity as None, which JSON can say and a logger can skip."""
+    return {
+        key: value if value is not None and math.isfinite(value) else None
+        for key, value in metrics.items()
+    }

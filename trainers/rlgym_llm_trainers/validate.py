@@ -1,0 +1,85 @@
+"""Ask the policy every validation task and say how many it gets right."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rlgym_llm.compose import RewardComposer
+from rlgym_llm.env import TextEnv
+from rlgym_llm.rollout import run_groups
+
+from rlgym_llm.generate import Generator, SamplingParams
+from rlgym_llm.types import Rollout, ScoreCard, Task
+
+__all__ = ["Validation", "validate", "validation_metrics"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """Rollouts of the validation tasks, their cards in the same order, and what they amount to."""
+
+    rollouts: tuple[Rollout, ...]
+    cards: tuple[ScoreCard, ...]
+    metrics: dict[str, float]
+
+
+def validate(
+    tasks: Sequence[Task],
+    *,
+    make_env: Callable[[], TextEnv],
+    generator: Generator,
+    composer: RewardComposer,
+    params: SamplingParams,
+    num_samples: int,
+    seed: int,
+    accuracy: str | None,
+    max_prompt_length: int,
+) -> Validation:
+    """Samples ``num_samples`` rollouts of each task and scores them; see `validation_metrics`."""
+    groups = run_groups(
+        tasks,
+        group_size=num_samples,
+        seed=seed,
+        make_env=make_env,
+        generator=generator,
+        params=params,
+        max_prompt_tokens=max_prompt_length,
+    )
+    rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
+    cards = tuple(composer(rollouts))
+    metrics = validation_metrics(rollouts, cards, num_samples=num_samples, accuracy=accuracy)
+    return Validation(rollouts=rollouts, cards=cards, metrics=metrics)
+
+
+def validation_metrics(
+    rollouts: Sequence[Rollout],
+    cards: Sequence[ScoreCard],
+    *,
+    num_samples: int,
+    accuracy: str | None,
+) -> dict[str, float]:
+    """Means per data source under verl's names; all statistics in float64.
+
+    ``val-core/<data_source>/acc/mean@N`` is the mean raw score of the component ``accuracy``, or
+    ``.../reward/mean@N`` the mean reward where there is none; the other components stand under
+    ``val-aux/<data_source>/<component>/mean@N``. Rollouts without that score are left out of the
+    mean and counted in ``val-aux/<data_source>/unscored_ratio``. Two right of four: 0.5.
+    """
+    values: dict[str, list[float]] = defaultdict(list)
+    for rollout, card in zip(rollouts, cards, strict=True):
+        source = rollout.task.data_source
+        values[f"val-aux/{source}/unscored_ratio"].append(float(card.reward is None))
+        values[f"val-aux/{source}/response_length/mean"].append(float(rollout.num_tokens))
+        values[f"val-aux/{source}/response_length/clip_ratio"].append(float(rollout.truncated))
+        if card.reward is not None:
+            root = "val-aux" if accuracy in card.components else "val-core"
+            values[f"{root}/{source}/reward/mean@{num_samples}"].append(card.reward)
+        for name, component in card.components.items():
+            if component.raw is None:
+                continue
+            root, shown = ("val-core", "acc") if name == accuracy else ("val-aux", name)
+            values[f"{root}/{source}/{shown}/mean@{num_samples}"].append(component.raw)
+    return {key: float(np.mean(found)) for key, found in values.items()}
