@@ -338,7 +338,7 @@ class Score:
     steps: tuple[StepScore, ...] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
     """Wall-clock time of the call, in seconds."""
 
     def __post_init__(self) -> None:
@@ -361,7 +361,7 @@ class Component:
     status: ScoreStatus
     info: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,7 @@ class HFGenerator:
         rows = np.arange(len(requests))  # which request each row of the batch belongs to
         for position in range(longest):
             on = torch.from_numpy(rows).to(device)
-            logits = _cut_tails(logits, [requests[row] for row in rows])
+            logits = _cut_tails(logits, [requests[row] for row in rows.tolist()])
             drawn, drawn_logprobs = draw_tokens(logits, noise[on, position], temperature[on])
             if not bool(torch.isfinite(drawn_logprobs).all()):
                 raise GeneratorError("the model gave a log-prob that is not finite")
@@ -127,7 +127,7 @@ class HFGenerator:
             sampled[live, position] = ids[is_live]
             logprobs[live, position] = drawn_logprobs.cpu().numpy()[is_live]
             lengths[live] += 1
-            has_stopped[live] = self._is_end(ids[is_live], [requests[row] for row in live])
+            has_stopped[live] = self._is_end(ids[is_live], [requests[row] for row in live.tolist()])
             is_live = ~has_stopped[rows] & (lengths[rows] < budgets[rows])
             if not is_live.any():
                 break

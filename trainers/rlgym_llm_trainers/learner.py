@@ -70,7 +70,7 @@ class Learner:
         self._optimizer = torch.optim.AdamW(
             policy.model.parameters(),
             lr=optim.lr,
-            betas=tuple(optim.betas),
+            betas=optim.betas,
             eps=optim.eps,
             weight_decay=optim.weight_decay,
         )
@@ -162,9 +162,11 @@ class Learner:
         config = self._config
         assert batch.advantages is not None, "samples come with advantages"
         logprobs, entropy = score_tokens(
-            self._policy.model, batch, temperature=self._temperature, with_entropy=True
+            self._policy.model,
+            batch,
+            temperature=self._temperature,
+            with_entropy=config.entropy_coeff != 0,
         )
-        assert entropy is not None
         output = self._policy_loss(
             PolicyLossInputs(
                 logprobs=logprobs,
@@ -178,10 +180,12 @@ class Learner:
             clip_c=config.clip_ratio_c,
         )
         loss, metrics = output.loss, dict(output.metrics)
-        entropy_term = entropy_loss(entropy, batch.loss_mask, reduce=reduce)
-        metrics |= entropy_term.metrics
-        if config.entropy_coeff:
+        if entropy is not None:
+            entropy_term = entropy_loss(entropy, batch.loss_mask, reduce=reduce)
+            metrics |= entropy_term.metrics
             loss = loss + config.entropy_coeff * entropy_term.loss
+        else:
+            metrics["actor/entropy"] = _sampled_entropy(batch)
         if config.use_kl_loss and batch.ref_logprobs is not None:
             kl_term = kl_loss(
                 logprobs,
@@ -198,6 +202,12 @@ class Learner:
 
     def _collate(self, samples: Sequence[TrainingSample]) -> Batch:
         return collate(samples, self._policy.pad_token_id).to(self._policy.device)
+
+
+def _sampled_entropy(batch: Batch) -> Metric:
+    """The entropy of the policy that sampled, as the mean of ``-logprob`` of what it sampled."""
+    logprobs = batch.rollout_logprobs[batch.loss_mask].double()
+    return Metric.mean(-float(logprobs.sum()), logprobs.numel())
 
 
 def _generator_agreement(logprobs: Tensor, batch: Batch) -> dict[str, Metric]:

@@ -49,7 +49,7 @@ class TensorBoardLogger:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise _missing("tensorboard") from error
-        self._writer: Any = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self._writer: Any = SummaryWriter(str(folder))
 
     def log(self, step: int, metrics: Mapping[str, float | None]) -> None:
         """Writes one scalar a metric."""

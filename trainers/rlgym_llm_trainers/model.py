@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging as transformers_logging
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging
 
 from rlgym_llm.errors import ConfigError, UserError
 
@@ -25,7 +25,7 @@ DType = Literal["auto", "float32", "bfloat16"]
 class Policy:
     """A causal language model, its tokenizer, and the ids that end its turns."""
 
-    model: nn.Module
+    model: PreTrainedModel
     tokenizer: Any
     path: str
     """Where it was loaded from."""
@@ -82,8 +82,10 @@ def load_policy(
     _check_path(str(path))
     if dtype == "auto":
         dtype = "bfloat16" if device.type == "cuda" else "float32"
+    transformers_logging: Any = logging
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+    model: Any
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
         model = AutoModelForCausalLM.from_pretrained(
@@ -113,8 +115,8 @@ def load_policy(
 
 def make_reference(policy: Policy) -> nn.Module:
     """A frozen copy of the policy's weights, to measure the KL divergence against."""
-    reference = copy.deepcopy(policy.model).eval()
-    return reference.requires_grad_(False)
+    reference: nn.Module = copy.deepcopy(policy.model)
+    return reference.eval().requires_grad_(False)
 
 
 def save_policy(policy: Policy, folder: str | Path) -> None:
@@ -143,6 +145,7 @@ def _check_path(path: str) -> None:
 
 def _disable_dropout(model: nn.Module) -> None:
     # Dropout would give the learner other log-probs than the generator sampled under.
+    module: Any
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

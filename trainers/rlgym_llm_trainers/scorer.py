@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from rlgym_llm_trainers.batch import Batch
@@ -22,7 +21,8 @@ def score_tokens(
     """Log-probs [B, T] of the batch's trained tokens, 0 elsewhere, and their entropies on request.
 
     ``out[:, t] = log p(token[t] | tokens before t)`` at the sampling temperature, in float32.
-    The head runs on the trained positions alone, in chunks.
+    The head runs on the trained positions alone, in chunks, and computes its logits again in the
+    backward pass, entropies included: ask for those only where they are used.
     """
     inputs = {
         "input_ids": batch.input_ids,
@@ -33,11 +33,11 @@ def score_tokens(
     if not _has_plain_head(model):
         logits = model(**inputs).logits
         logprobs = token_logprobs(logits, batch.input_ids, temperature, mask=batch.loss_mask)
-        entropy = None
-        if with_entropy:
-            entropy = torch.zeros_like(logprobs)
-            entropy[:, 1:] = entropy_from_logits(logits[:, :-1], temperature)
-        return logprobs, entropy
+        if not with_entropy:
+            return logprobs, None
+        is_trained = batch.loss_mask[:, 1:]
+        entropies = entropy_from_logits(logits[:, :-1][is_trained], temperature)
+        return logprobs, _scatter(entropies, is_trained)
 
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
     hidden = model.base_model(**inputs).last_hidden_state  # type: ignore[operator]

@@ -18,7 +18,7 @@ from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.errors import ConfigError, DataError
 from rlgym_llm.generate import SamplingParams
 from rlgym_llm.plugins import Plugins
-from rlgym_llm.registry import make
+from rlgym_llm.registry import find_env, make
 from rlgym_llm.specs import Kind
 from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
@@ -95,14 +95,17 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     generator = HFGenerator(policy, max_num_seqs=config.rollout.max_num_seqs)
     train_task_ids = _fitting(config, train_env.tasks, generator, view)
     plan = plan_batches(config, num_prompts=len(train_task_ids))
-    val_tasks = _val_tasks(config, val_env, generator)
+    val_tasks = _val_tasks(config, val_env)
 
     needs_reference = config.actor.use_kl_loss or config.algorithm.use_kl_in_reward
     learner = Learner(
         policy,
         config.actor,
         policy_loss=plugins.get(Kind.POLICY_LOSS, config.actor.policy_loss).load(),
-        plan=plan,
+        mini_batch_prompts=plan.mini_batch_prompts,
+        micro_batch_size=plan.micro_batch_size,
+        reference_batch_size=plan.reference_batch_size,
+        num_updates=plan.num_updates or 0,
         temperature=config.rollout.temperature,
         max_response_length=config.data.max_response_length,
         seed=config.trainer.seed,
@@ -132,15 +135,14 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
             top_k=config.rollout.top_k,
         ),
         val_params=_val_params(config),
-        total_steps=plan.total_steps,
+        total_steps=plan.total_steps or 0,
         data_seed=config.trainer.seed if config.data.seed is None else config.data.seed,
     )
 
 
 def _make_env(config: TrainConfig, plugins: Plugins, *, role: str) -> TextEnv:
     """The environment of the training or validation tasks (``role`` is train or val)."""
-    spec = plugins.get(Kind.ENV, _bare_name(config.env.id))
-    accepted = inspect.signature(spec.load()).parameters
+    accepted = inspect.signature(find_env(config.env.id, plugins).load()).parameters
     kwargs: dict[str, Any] = dict(config.env.kwargs)
     if "split" in accepted:
         kwargs.setdefault("split", role)
@@ -170,9 +172,7 @@ def _make_val_env(config: TrainConfig, plugins: Plugins, view: View) -> TextEnv 
     return _make_env(config, plugins, role="val")
 
 
-def _val_tasks(
-    config: TrainConfig, env: TextEnv | None, generator: HFGenerator
-) -> tuple[Task, ...]:
+def _val_tasks(config: TrainConfig, env: TextEnv | None) -> tuple[Task, ...]:
     if env is None:
         return ()
     wanted = config.data.val_max_samples
@@ -222,8 +222,3 @@ def _val_params(config: TrainConfig) -> SamplingParams:
         top_p=wanted.top_p if wanted.do_sample else 1.0,
         top_k=wanted.top_k if wanted.do_sample else -1,
     )
-
-
-def _bare_name(env_id: str) -> str:
-    return env_id.removeprefix("rlgym_llm/").rsplit("-v", 1)[0]
-

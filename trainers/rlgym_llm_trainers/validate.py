@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from rlgym_llm.compose import RewardComposer
-from rlgym_llm.env import TextEnv
+from rlgym_llm.env_pool import MakeEnv
 from rlgym_llm.rollout import run_groups
 
 from rlgym_llm.generate import Generator, SamplingParams
@@ -29,7 +29,7 @@ class Validation:
 def validate(
     tasks: Sequence[Task],
     *,
-    make_env: Callable[[], TextEnv],
+    make_env: MakeEnv,
     generator: Generator,
     composer: RewardComposer,
     params: SamplingParams,

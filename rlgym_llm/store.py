@@ -1,0 +1,264 @@
+"""Rollouts on disk: one JSON object a line, readable by people first and by this module exactly.
+
+A line opens with ``step``, ``prompt``, ``completion``, ``answer``, ``reward`` and ``components``
+for whoever opens the file; ``schema_version``, ``rollout`` and ``card`` hold the records in full.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from rlgym_llm.errors import DataError
+from rlgym_llm.types import (
+    SCHEMA_VERSION,
+    Completion,
+    Component,
+    Message,
+    Prompt,
+    Rollout,
+    ScoreCard,
+    Task,
+    Turn,
+)
+
+__all__ = [
+    "RolloutRecord",
+    "RolloutWriter",
+    "StoredRollouts",
+    "read_rollouts",
+    "write_rollouts",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutRecord:
+    """One stored line: a rollout, its score card and the training step it belongs to."""
+
+    rollout: Rollout
+    card: ScoreCard | None = None
+    """None where the rollout was stored unscored."""
+    step: int | None = None
+    """Training step, None outside training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRollouts:
+    """What a file holds."""
+
+    records: tuple[RolloutRecord, ...]
+    torn_line: int | None = None
+    """Number of the last line where it is unfinished (its writer was killed), else None."""
+
+
+class RolloutWriter:
+    """Appends records to a JSONL file, whole lines only; a context manager.
+
+    A last line that a killed writer left unfinished is cut off first, so that the file stays
+    readable; whole lines are never touched. Task and score ``info`` must be JSON data.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        _mend_tail(self.path)
+        self._file = self.path.open("ab")
+
+    def write(
+        self,
+        rollouts: Sequence[Rollout],
+        cards: Sequence[ScoreCard] | None = None,
+        *,
+        step: int | None = None,
+    ) -> None:
+        """Appends one line per rollout, ``cards`` in the same order, and flushes.
+
+        Raises DataError, and writes none of them, where a record holds NaN, infinity or something
+        that JSON cannot carry; ValueError where rollouts and cards do not match.
+        """
+        if cards is not None and [r.id for r in rollouts] != [c.rollout_id for c in cards]:
+            raise ValueError("rollouts and cards do not match, one card per rollout in its order")
+        lines = [
+            _encode(
+                RolloutRecord(rollout=r, card=cards[i] if cards else None, step=step), self.path
+            )
+            for i, r in enumerate(rollouts)
+        ]
+        self._file.write(b"".join(lines))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file; safe to call twice."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def write_rollouts(
+    path: str | Path,
+    rollouts: Sequence[Rollout],
+    cards: Sequence[ScoreCard] | None = None,
+    *,
+    step: int | None = None,
+) -> None:
+    """Appends the rollouts to ``path`` in one go; see `RolloutWriter`."""
+    with RolloutWriter(path) as writer:
+        writer.write(rollouts, cards, step=step)
+
+
+def read_rollouts(path: str | Path) -> StoredRollouts:
+    """Reads back what was written, equal record for equal record.
+
+    An unfinished last line is reported in ``torn_line`` and the rest is read. Raises DataError with
+    file and line for any other bad line and for an unknown schema version.
+    """
+    records: list[RolloutRecord] = []
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
+    with file:
+        for line, data in enumerate(file, start=1):
+            is_whole = data.endswith(b"\n")
+            if not data.strip():
+                continue
+            try:
+                records.append(_decode(json.loads(data), path, line))
+            except DataError:
+                raise
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                if not is_whole:
+                    return StoredRollouts(records=tuple(records), torn_line=line)
+                what = f"{type(error).__name__}: {error}"
+                raise DataError(f"not a stored rollout ({what})", path=path, line=line) from error
+    return StoredRollouts(records=tuple(records))
+
+
+def _encode(record: RolloutRecord, path: Path) -> bytes:
+    rollout, card = record.rollout, record.card
+    line = {
+        "step": record.step,
+        "prompt": _prompt_text(rollout.task.prompt),
+        "completion": rollout.text,
+        "answer": rollout.task.answer,
+        "reward": card.reward if card else None,
+        "components": {name: c.raw for name, c in card.components.items()} if card else {},
+        "schema_version": SCHEMA_VERSION,
+        "rollout": _plain(rollout),
+        "card": _plain(card),
+    }
+    try:
+        # ensure_ascii would hide every script but one; it is needed for half a surrogate pair.
+        try:
+            return _dumps(line, ensure_ascii=False).encode() + b"\n"
+        except UnicodeEncodeError:
+            return _dumps(line, ensure_ascii=True).encode() + b"\n"
+    except (ValueError, TypeError) as error:
+        raise DataError(f"rollout {rollout.id} cannot be stored: {error}", path=path) from error
+
+
+def _dumps(line: Mapping[str, Any], *, ensure_ascii: bool) -> str:
+    return json.dumps(line, ensure_ascii=ensure_ascii, allow_nan=False, default=_python_number)
+
+
+def _python_number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not JSON data")
+
+
+def _plain(value: Any) -> Any:
+    """Records as dictionaries of their fields; what is plain already is not copied."""
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple) and value and not isinstance(value[0], int | float):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _prompt_text(prompt: Prompt) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    return "\n\n".join(f"[{message.role}] {message.content}" for message in prompt)
+
+
+def _decode(line: Mapping[str, Any], path: str | Path, number: int) -> RolloutRecord:
+    version = line["schema_version"]
+    if version != SCHEMA_VERSION:
+        known = f"this version reads {SCHEMA_VERSION}"
+        raise DataError(f"unknown schema_version {version!r} ({known})", path=path, line=number)
+    card = line["card"]
+    return RolloutRecord(
+        rollout=_rollout(line["rollout"]),
+        card=None if card is None else _card(card),
+        step=line["step"],
+    )
+
+
+def _rollout(data: Mapping[str, Any]) -> Rollout:
+    return Rollout(
+        **{**data, "task": _task(data["task"]), "turns": tuple(map(_turn, data["turns"]))}
+    )
+
+
+def _task(data: Mapping[str, Any]) -> Task:
+    prompt = data["prompt"]
+    if not isinstance(prompt, str):
+        prompt = tuple(map(Message.from_dict, prompt))
+    return Task(**{**data, "prompt": prompt})
+
+
+def _turn(data: Mapping[str, Any]) -> Turn:
+    completion = {name: _tuples(value) for name, value in data["completion"].items()}
+    return Turn(
+        new_prompt_token_ids=tuple(data["new_prompt_token_ids"]),
+        completion=Completion(**completion),
+        reply=tuple(map(Message.from_dict, data["reply"])),
+        env_reward=data["env_reward"],
+    )
+
+
+def _card(data: Mapping[str, Any]) -> ScoreCard:
+    components = {name: Component(**component) for name, component in data["components"].items()}
+    return ScoreCard(**{**data, "components": components})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _mend_tail(path: Path) -> None:
+    """Makes the file end with a whole line, so that the next one does not run into a torn one."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read() == b"\n":
+            return
+        file.seek(0)
+        data = file.read()
+        start = data.rfind(b"\n") + 1
+        try:
+            json.loads(data[start:])
+        except ValueError:
+            file.truncate(start)
+        else:
+            file.write(b"\n")

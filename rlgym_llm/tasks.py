@@ -1,0 +1,261 @@
+"""Task sources: where an environment's problems come from, by index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from rlgym_llm.errors import DataError, UserError, nearest
+from rlgym_llm.types import Task
+
+__all__ = [
+    "BadLinePolicy",
+    "GeneratorTasks",
+    "JsonlTasks",
+    "ListTasks",
+    "ParquetTasks",
+    "Reject",
+    "Row",
+    "TaskSource",
+    "file_tasks",
+]
+
+Row = Mapping[str, Any]
+"""One row of a data file: its columns by name."""
+
+RowToTask = Callable[[Row], Task]
+"""What an environment makes of a row; KeyError means a missing column, ValueError a bad value."""
+
+BadLinePolicy = Literal["error", "skip"]
+"""``error`` stops at the first bad line; ``skip`` sets it aside among the ``rejects``."""
+
+
+@runtime_checkable
+class TaskSource(Protocol):
+    """A fixed, finite, picklable sequence of tasks; an index gives the same task in any process."""
+
+    def __len__(self) -> int:
+        """Number of tasks."""
+        ...
+
+    def __getitem__(self, index: int, /) -> Task:
+        """Task ``index``, from 0. Raises IndexError past the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """A line that was set aside, and why."""
+
+    line: int
+    """Line of a JSONL file or row of a parquet file, from 1."""
+    reason: str
+
+
+class ListTasks:
+    """Tasks that are held in memory.
+
+    >>> tasks = ListTasks([Task(prompt="2 + 3 = ?", answer="5")])
+    >>> len(tasks), tasks[0].answer
+    (1, '5')
+    """
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self._tasks = tuple(tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __getitem__(self, index: int, /) -> Task:
+        return self._tasks[index]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} tasks)"
+
+
+class GeneratorTasks:
+    """Tasks made on demand by ``make(index, seed)``, a module-level function (so that it pickles).
+
+    >>> def make(index, seed):
+    ...     return Task(prompt=f"{index} + {seed} = ?", answer=str(index + seed))
+    >>> GeneratorTasks(make, num_tasks=10, seed=3)[2].answer
+    '5'
+    """
+
+    def __init__(self, make: Callable[[int, int], Task], *, num_tasks: int, seed: int = 0) -> None:
+        if num_tasks < 1:
+            raise UserError(f"a task source needs at least 1 task, got num_tasks={num_tasks}")
+        self._make = make
+        self._num_tasks = num_tasks
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return self._num_tasks
+
+    def __getitem__(self, index: int, /) -> Task:
+        if not -self._num_tasks <= index < self._num_tasks:
+            raise IndexError(f"task {index} of {self._num_tasks}")
+        return self._make(index % self._num_tasks, self._seed)
+
+    def __repr__(self) -> str:
+        return f"GeneratorTasks({self._num_tasks} tasks, seed={self._seed})"
+
+
+class _FileTasks(ListTasks):
+    """Rows of a file, read, checked and mapped once, at construction.
+
+    ``columns={"answer": "label"}`` reads the field ``answer`` from the column ``label``. ``key``
+    is the setting that named the file, for the error message. Raises DataError.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        to_task: RowToTask,
+        *,
+        columns: Mapping[str, str] | None = None,
+        on_bad_line: BadLinePolicy = "error",
+        key: str | None = None,
+    ) -> None:
+        if on_bad_line not in ("error", "skip"):
+            raise UserError(f"on_bad_line must be error or skip, got {on_bad_line!r}")
+        self.path = Path(path)
+        named = f" (given by {key})" if key else ""
+        if not self.path.is_file():
+            what = "this is a folder" if self.path.is_dir() else "no such file"
+            raise DataError(f"{what}{named}", path=path)
+        tasks: list[Task] = []
+        rejects: list[Reject] = []
+        try:
+            for line, row in self._rows():
+                try:
+                    tasks.append(_map_row(row, to_task, columns or {}, self.path, line))
+                except DataError as error:
+                    if on_bad_line == "error":
+                        raise
+                    reason = str(error).removeprefix(f"{self.path}:{line}: ")
+                    rejects.append(Reject(line=line, reason=reason))
+        except OSError as error:
+            raise DataError(f"cannot be read: {error}{named}", path=path) from error
+        if not tasks:
+            detail = f" ({len(rejects)} bad lines, first: {rejects[0].reason})" if rejects else ""
+            raise DataError(f"the file holds no task{detail}{named}", path=path)
+        super().__init__(tasks)
+        self.rejects = tuple(rejects)
+        """Lines set aside under ``on_bad_line="skip"``."""
+
+    def _rows(self) -> Iterator[tuple[int, Row | DataError]]:
+        raise NotImplementedError
+
+
+class JsonlTasks(_FileTasks):
+    """One JSON object a line (UTF-8, a byte order mark allowed); blank lines are passed over."""
+
+    def _rows(self) -> Iterator[tuple[int, Row | DataError]]:
+        with self.path.open("rb") as file:
+            for line, data in enumerate(file, start=1):
+                if data.strip() not in (b"", b"\xef\xbb\xbf"):
+                    yield line, self._parse(data, line)
+
+    def _parse(self, data: bytes, line: int) -> Row | DataError:
+        try:
+            row = json.loads(
+                data.decode("utf-8-sig" if line == 1 else "utf-8"), parse_constant=_refuse_constant
+            )
+        except json.JSONDecodeError as error:
+            # The decoder saw one line, so its own line number is always 1.
+            return DataError(
+                f"bad JSON: {error.msg} at column {error.colno}", path=self.path, line=line
+            )
+        except (ValueError, RecursionError) as error:
+            return DataError(f"bad JSON: {error}", path=self.path, line=line)
+        if not isinstance(row, dict):
+            found = type(row).__name__
+            return DataError(f"expected a JSON object, got {found}", path=self.path, line=line)
+        return row
+
+
+class ParquetTasks(_FileTasks):
+    """Rows of a parquet file. Foreign metadata is ignored; integers beside nulls stay integers.
+
+    Needs pyarrow, which is imported here and not before.
+    """
+
+    def _rows(self) -> Iterator[tuple[int, Row | DataError]]:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError as error:
+            raise UserError(
+                "reading parquet needs pyarrow: pip install 'rlgym-llm[train]'"
+            ) from error
+        try:
+            with pq.ParquetFile(self.path) as file:
+                line = 0
+                for batch in file.iter_batches():
+                    for row in batch.to_pylist():
+                        line += 1
+                        yield line, row
+        except pa.ArrowException as error:
+            raise DataError(f"bad parquet: {_first_line(error)}", path=self.path) from error
+
+
+_BY_SUFFIX: Mapping[str, type[_FileTasks]] = {
+    ".jsonl": JsonlTasks,
+    ".ndjson": JsonlTasks,
+    ".parquet": ParquetTasks,
+}
+
+
+def file_tasks(
+    path: str | Path,
+    to_task: RowToTask,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_line: BadLinePolicy = "error",
+    key: str | None = None,
+) -> JsonlTasks | ParquetTasks:
+    """The source that the file's ending asks for: ``.jsonl``, ``.ndjson`` or ``.parquet``.
+
+    Raises DataError, as `JsonlTasks` and `ParquetTasks` do, for any other ending too.
+    """
+    source = _BY_SUFFIX.get(Path(path).suffix.lower())
+    if source is None:
+        raise DataError(f"unknown file type; expected one of {', '.join(_BY_SUFFIX)}", path=path)
+    tasks: Any = source(path, to_task, columns=columns, on_bad_line=on_bad_line, key=key)
+    return tasks  # type: ignore[no-any-return]
+
+
+def _map_row(
+    row: Row | DataError,
+    to_task: RowToTask,
+    columns: Mapping[str, str],
+    path: Path,
+    line: int,
+) -> Task:
+    """The task of a row; whatever is wrong with the row becomes a DataError with file and line."""
+    if isinstance(row, DataError):
+        raise row
+    try:
+        return to_task({**row, **{field: row[column] for field, column in columns.items()}})
+    except KeyError as error:
+        raise DataError(_missing_column(error.args[0], row), path=path, line=line) from error
+    except (ValueError, TypeError) as error:
+        raise DataError(_first_line(error), path=path, line=line) from error
+
+
+def _missing_column(name: str, row: Row) -> str:
+    guess = nearest(str(name), [str(column) for column in row])
+    hint = f"; did you mean {guess!r}?" if guess else ""
+    return f"no column {name!r}{hint} (columns: {', '.join(map(str, row)) or 'none'})"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

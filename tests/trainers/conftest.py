@@ -1,0 +1,66 @@
+"""A tiny random Llama with a character tokenizer, made in memory, for tests of real models."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+import torch
+from rlgym_llm_trainers.model import Policy
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+# Two threads beside any other load are slower than one, and these models are tiny.
+torch.set_num_threads(1)
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<{{ m['role'][0] }}>{{ m['content'] }}<eos>{% endfor %}"
+    "{% if add_generation_prompt %}<a>{% endif %}"
+)
+SPECIAL = ["<pad>", "<eos>", "<s>", "<u>", "<a>", "<t>"]
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL, *string.printable])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+    tokenizer.add_special_tokens(SPECIAL)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        chat_template=CHAT_TEMPLATE,
+    )
+
+
+def make_policy(*, seed: int = 0, tied: bool = True, dtype: torch.dtype = torch.float32) -> Policy:
+    tokenizer = make_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        tie_word_embeddings=tied,
+        initializer_range=0.3,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config).to(dtype).eval()
+    return Policy(
+        model=model,
+        tokenizer=tokenizer,
+        path="tiny",
+        eos_token_ids=frozenset({tokenizer.eos_token_id}),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+
+
+@pytest.fixture
+def policy() -> Policy:
+    return make_policy()

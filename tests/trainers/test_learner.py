@@ -1,0 +1,171 @@
+"""The learner on a real model: the split of a mini-batch changes nothing, and learning learns."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from rlgym_llm_trainers.batch import TrainingSample, collate
+from rlgym_llm_trainers.learner import Learner
+from rlgym_llm_trainers.losses import ppo_clip_loss
+from rlgym_llm_trainers.scorer import score_tokens
+
+from rlgym_llm.config_schema import ActorConfig
+
+LENGTHS = [(3, 5), (4, 2), (6, 9), (2, 1), (5, 7), (3, 3)]
+"""Prompt and response lengths of the samples; three groups of two siblings."""
+
+
+def make_samples(policy, *, temperature=1.0):
+    """Random ids whose rollout log-probs are the policy's own, advantages +1 and -1 in turn."""
+    draw = torch.Generator().manual_seed(1)
+    samples = []
+    for i, (num_prompt, num_response) in enumerate(LENGTHS):
+        length = num_prompt + num_response
+        ids = torch.randint(6, 100, (length,), generator=draw).tolist()
+        mask = (False,) * num_prompt + (True,) * num_response
+        advantage = 1.0 if i % 2 == 0 else -1.0
+        bare = TrainingSample(
+            token_ids=tuple(ids),
+            loss_mask=mask,
+            rollout_logprobs=(0.0,) * length,
+            policy_versions=(-1,) * num_prompt + (0,) * num_response,
+            rollout_id=str(i),
+            group_id=str(i // 2),
+            sample_index=i % 2,
+            advantages=tuple(advantage * on for on in mask),
+        )
+        with torch.no_grad():
+            found, _ = score_tokens(
+                policy.model, collate([bare], pad_id=0), temperature=temperature
+            )
+        samples.append(
+            TrainingSample(
+                **{
+                    name: getattr(bare, name)
+                    for name in TrainingSample.__slots__
+                    if name != "rollout_logprobs"
+                },
+                rollout_logprobs=tuple(found[0].tolist()),
+            )
+        )
+    return samples
+
+
+def make_learner(policy, *, mini=3, micro=6, temperature=1.0, reference=None, **actor):
+    return Learner(
+        policy,
+        ActorConfig.model_validate({"optim": {"lr": 1e-2}, **actor}),
+        policy_loss=ppo_clip_loss,
+        mini_batch_prompts=mini,
+        micro_batch_size=micro,
+        reference_batch_size=2,
+        temperature=temperature,
+        max_response_length=10,
+        num_updates=10,
+        seed=0,
+        reference=reference,
+    )
+
+
+def weights(policy):
+    return torch.cat([p.detach().flatten() for p in policy.model.parameters()])
+
+
+@pytest.mark.parametrize(
+    "mode", ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
+)
+def test_the_micro_batch_split_and_the_order_change_nothing(policy, mode):
+    policy.model.double()
+    samples = make_samples(policy)
+    results = []
+    for micro, order in ((6, 1), (1, 1), (4, -1)):
+        twin = copy.deepcopy(policy)
+        learner = make_learner(twin, micro=micro, loss_agg_mode=mode, optim={"lr": 1e-3})
+        metrics = learner.update(samples[::order], step=1)
+        results.append((weights(twin), metrics["actor/pg_loss"], metrics["actor/grad_norm"]))
+    for after, loss, norm in results[1:]:
+        assert torch.allclose(after, results[0][0], atol=1e-9, rtol=0)
+        assert loss == pytest.approx(results[0][1], abs=1e-9)
+        assert norm == pytest.approx(results[0][2], rel=1e-9)
+
+
+def test_on_policy_the_ratio_is_one_and_the_loss_is_minus_the_mean_advantage(policy):
+    metrics = make_learner(policy).update(make_samples(policy), step=1)
+    # 5+9+7 tokens at advantage +1 and 2+1+3 at -1: the mean is 15/27.
+    assert metrics["actor/pg_loss"] == pytest.approx(-15 / 27, abs=1e-5)
+    assert metrics["training/rollout_ratio_diff_max"] < 1e-4
+    assert metrics["actor/ppo_kl"] == pytest.approx(0, abs=1e-5)
+
+
+def test_learning_makes_good_tokens_likelier_and_bad_ones_less_likely(policy):
+    samples = make_samples(policy)
+    learner = make_learner(policy, optim={"lr": 1e-3})
+    for step in range(1, 6):
+        learner.update(samples, step=step)
+    with torch.no_grad():
+        after, _ = score_tokens(policy.model, collate(samples, pad_id=0), temperature=1.0)
+    for row, sample in zip(after, samples, strict=True):
+        gain = float(row.sum()) - sum(sample.rollout_logprobs)
+        assert gain * max(sample.advantages, key=abs) > 0
+
+
+def test_mini_batches_take_whole_groups_and_one_step_each(policy):
+    learner = make_learner(policy, mini=1, ppo_epochs=2)
+    learner.update(make_samples(policy), step=1)
+    states = [state["step"] for state in learner._optimizer.state.values()]
+    assert {float(step) for step in states} == {6.0}
+
+
+def test_a_gradient_that_is_not_finite_skips_the_step_and_is_counted(policy):
+    samples = make_samples(policy)
+    learner = make_learner(policy)
+    handle = policy.model.lm_head.weight.register_hook(lambda grad: grad * math.nan)
+    before = weights(policy).clone()
+    metrics = learner.update(samples, step=1)
+    assert metrics["actor/skipped_steps"] == 1
+    assert torch.equal(weights(policy), before)
+    handle.remove()
+    assert make_learner(policy).update(samples, step=2)["actor/skipped_steps"] == 0
+
+
+def test_the_kl_term_pulls_back_to_the_reference(policy):
+    samples = make_samples(policy)
+    reference = copy.deepcopy(policy.model).requires_grad_(False)
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator()))
+    samples = [
+        TrainingSample(
+            **{
+                name: getattr(sample, name)
+                for name in TrainingSample.__slots__
+                if name != "advantages"
+            },
+            advantages=(0.0,) * sample.num_tokens,
+        )
+        for sample in make_samples(policy)
+    ]
+    learner = make_learner(
+        policy,
+        reference=reference,
+        use_kl_loss=True,
+        kl_loss_coef=1.0,
+        kl_loss_type="k2",
+        optim={"lr": 1e-3},
+    )
+    samples = learner.add_reference(samples)
+    assert [sample.rollout_id for sample in samples] == [str(i) for i in range(len(LENGTHS))]
+    values = [learner.update(samples, step=step)["actor/kl_loss"] for step in range(1, 8)]
+    assert values[0] > 0
+    assert values[-1] < 0.5 * values[0]
+
+
+def test_the_temperature_is_that_of_the_rollout(policy):
+    samples = make_samples(policy, temperature=0.6)
+    right = make_learner(copy.deepcopy(policy), temperature=0.6).update(samples, step=1)
+    wrong = make_learner(policy, temperature=1.0).update(samples, step=1)
+    assert right["training/rollout_ratio_diff_max"] < 1e-4
+    assert wrong["training/rollout_ratio_diff_max"] > 0.1

@@ -1,0 +1,89 @@
+"""Loading and saving: an ordinary Hugging Face folder, or one clear line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from rlgym_llm_trainers.batch import TrainingSample, collate
+from rlgym_llm_trainers.model import load_policy, make_reference, pick_device, save_policy
+from rlgym_llm_trainers.scorer import score_tokens
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlgym_llm.errors import ConfigError, UserError
+
+CPU = torch.device("cpu")
+IDS = [20, 21, 22, 23, 24, 1]
+
+
+def test_a_saved_folder_loads_with_transformers_and_gives_the_same_log_probs(policy, tmp_path):
+    folder = tmp_path / "model"
+    save_policy(policy, folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    logits = model(torch.tensor([IDS])).logits[0, :-1]
+    expected = torch.log_softmax(logits, -1).gather(-1, torch.tensor(IDS[1:])[:, None])[:, 0]
+    sample = TrainingSample(
+        token_ids=tuple(IDS),
+        loss_mask=(False,) + (True,) * 5,
+        rollout_logprobs=(0.0,) * 6,
+        policy_versions=(-1,) + (0,) * 5,
+        rollout_id="r",
+        group_id="g",
+        sample_index=0,
+    )
+    found, _ = score_tokens(policy.model, collate([sample], pad_id=0), temperature=1.0)
+    assert torch.allclose(found[0, 1:], expected, atol=1e-5)
+    assert found[0, 0] == 0
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.chat_template == policy.tokenizer.chat_template
+
+
+def test_saving_again_replaces_the_folder_and_leaves_nothing_beside_it(policy, tmp_path):
+    folder = tmp_path / "model"
+    save_policy(policy, folder)
+    (folder / "stale").write_text("")
+    save_policy(policy, folder)
+    assert not (folder / "stale").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_every_end_of_text_id_of_the_generation_config_counts(policy, tmp_path):
+    save_policy(policy, tmp_path / "model")
+    path = tmp_path / "model" / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "eos_token_id": [1, 5]}))
+    loaded = load_policy(tmp_path / "model", device=CPU)
+    assert loaded.eos_token_ids == {1, 5}
+
+
+def test_dropout_is_off_and_the_reference_is_frozen(policy, tmp_path):
+    save_policy(policy, tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "attention_dropout": 0.5}))
+    loaded = load_policy(tmp_path / "model", device=CPU, gradient_checkpointing=True)
+    ids = torch.tensor([IDS])
+    assert torch.equal(loaded.model(ids).logits, loaded.model(ids).logits)
+    reference = make_reference(loaded)
+    assert not any(parameter.requires_grad for parameter in reference.parameters())
+    assert all(parameter.requires_grad for parameter in loaded.model.parameters())
+
+
+@pytest.mark.parametrize("breakage", ["absent", "empty", "garbage", "not json"])
+def test_a_model_that_does_not_load_is_one_line_that_names_the_flag(policy, tmp_path, breakage):
+    folder = tmp_path / "model"
+    if breakage != "absent":
+        folder.mkdir()
+    if breakage == "garbage":
+        save_policy(policy, folder)
+        (folder / "model.safetensors").write_bytes(b"garbage")
+    if breakage == "not json":
+        (folder / "config.json").write_text("{")
+    with pytest.raises(UserError, match=r"^--model .*model: ") as caught:
+        load_policy(folder, device=CPU)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_this_machine_lacks_is_one_line(monkeypatch):
+    assert pick_device("cpu") == CPU
+    with pytest.raises(ConfigError, match=r"--trainer.device nonsense: not on this machine"):
+        pick_device("nonsense")

@@ -1,0 +1,52 @@
+"""Generators, algorithms and the training command. Importing this names them and imports none."""
+
+from __future__ import annotations
+
+from rlgym_llm.hookspecs import hookimpl
+from rlgym_llm.specs import (
+    AdvantageSpec,
+    CommandSpec,
+    GeneratorSpec,
+    Kind,
+    PolicyLossSpec,
+    Spec,
+)
+
+__all__ = ["rlgym_register"]
+
+_SPECS: dict[Kind, list[Spec]] = {
+    Kind.COMMAND: [
+        CommandSpec(
+            name="train",
+            entry_point="rlgym_llm_trainers.cli:main",
+            description="train a language model (the same as rlgym-train)",
+        )
+    ],
+    Kind.GENERATOR: [
+        GeneratorSpec(
+            name="hf",
+            entry_point="rlgym_llm_trainers.hf_generator:HFGenerator",
+            description="transformers, in this process",
+        )
+    ],
+    Kind.ADVANTAGE: [
+        AdvantageSpec(
+            name="grpo",
+            entry_point="rlgym_llm_trainers.advantages:grpo_advantages",
+            description="reward minus the group's mean, over its standard deviation",
+        )
+    ],
+    Kind.POLICY_LOSS: [
+        PolicyLossSpec(
+            name="ppo_clip",
+            entry_point="rlgym_llm_trainers.losses:ppo_clip_loss",
+            description="PPO's clipped surrogate",
+        )
+    ],
+}
+
+
+@hookimpl
+def rlgym_register(kind: Kind) -> list[Spec]:
+    """The generators, advantage estimators, policy losses and commands of training."""
+    return list(_SPECS.get(kind, []))
