@@ -1,1 +1,166 @@
-"""Placeholder."""
+"""A reward-and-verifier-centric gym for reinforcement learning of language models.
+
+Importing this does one thing: Gymnasium gets to know the built-in environments. Every public name
+is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from rlgym_llm.registry import announce_builtin_envs as _announce_builtin_envs
+
+if TYPE_CHECKING:
+    from rlgym_llm.compose import RewardComposer
+    from rlgym_llm.env import TextEnv, TurnOutcome
+    from rlgym_llm.errors import (
+        ConfigError,
+        DataError,
+        EnvError,
+        GeneratorError,
+        PluginError,
+        RewardError,
+        RlgymError,
+        UnknownNameError,
+        UserError,
+    )
+    from rlgym_llm.generate import GenerateRequest, Generator, SamplingParams, ScriptedGenerator
+    from rlgym_llm.hookspecs import hookimpl
+    from rlgym_llm.plugins import Plugins
+    from rlgym_llm.registry import make, register_envs
+    from rlgym_llm.rewards import Reward, RewardContext, reward
+    from rlgym_llm.specs import (
+        AdvantageSpec,
+        CommandSpec,
+        EnvSpec,
+        GeneratorSpec,
+        Kind,
+        PolicyLossSpec,
+        RewardSpec,
+        Spec,
+    )
+    from rlgym_llm.tasks import (
+        GeneratorTasks,
+        JsonlTasks,
+        ListTasks,
+        ParquetTasks,
+        TaskSource,
+    )
+    from rlgym_llm.types import (
+        Action,
+        CardStatus,
+        Completion,
+        Component,
+        FinishReason,
+        Message,
+        Prompt,
+        Rollout,
+        RolloutGroup,
+        RolloutStatus,
+        Score,
+        ScoreCard,
+        ScoreStatus,
+        StepScore,
+        Task,
+        Turn,
+    )
+
+    __version__: str
+
+__all__ = [
+    "Action",
+    "AdvantageSpec",
+    "CardStatus",
+    "CommandSpec",
+    "Completion",
+    "Component",
+    "ConfigError",
+    "DataError",
+    "EnvError",
+    "EnvSpec",
+    "FinishReason",
+    "GenerateRequest",
+    "Generator",
+    "GeneratorError",
+    "GeneratorSpec",
+    "GeneratorTasks",
+    "JsonlTasks",
+    "Kind",
+    "ListTasks",
+    "Message",
+    "ParquetTasks",
+    "PluginError",
+    "Plugins",
+    "PolicyLossSpec",
+    "Prompt",
+    "Reward",
+    "RewardComposer",
+    "RewardContext",
+    "RewardError",
+    "RewardSpec",
+    "RlgymError",
+    "Rollout",
+    "RolloutGroup",
+    "RolloutStatus",
+    "SamplingParams",
+    "Score",
+    "ScoreCard",
+    "ScoreStatus",
+    "ScriptedGenerator",
+    "Spec",
+    "StepScore",
+    "Task",
+    "TaskSource",
+    "TextEnv",
+    "Turn",
+    "TurnOutcome",
+    "UnknownNameError",
+    "UserError",
+    "__version__",
+    "hookimpl",
+    "make",
+    "register_envs",
+    "reward",
+]
+
+_NAMES_BY_MODULE = {
+    "compose": "RewardComposer",
+    "env": "TextEnv TurnOutcome",
+    "errors": "ConfigError DataError EnvError GeneratorError PluginError RewardError RlgymError "
+    "UnknownNameError UserError",
+    "generate": "GenerateRequest Generator SamplingParams ScriptedGenerator",
+    "hookspecs": "hookimpl",
+    "plugins": "Plugins",
+    "registry": "make register_envs",
+    "rewards": "Reward RewardContext reward",
+    "specs": "AdvantageSpec CommandSpec EnvSpec GeneratorSpec Kind PolicyLossSpec RewardSpec Spec",
+    "tasks": "GeneratorTasks JsonlTasks ListTasks ParquetTasks TaskSource",
+    "types": "Action CardStatus Completion Component FinishReason Message Prompt Rollout "
+    "RolloutGroup RolloutStatus Score ScoreCard ScoreStatus StepScore Task Turn",
+}
+_MODULES = {
+    name: f"{__name__}.{module}"
+    for module, names in _NAMES_BY_MODULE.items()
+    for name in names.split()
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("rlgym-llm")
+    elif name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+_announce_builtin_envs()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from rlgym_llm.batch_arithmetic import describe, plan_batches
 from rlgym_llm.cli import guarded
-from rlgym_llm.config import ParsedCommand, format_config, parse_command
+from rlgym_llm.config import format_config, parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.plugins import Plugins
+from rlgym_llm_trainers.environments import make_env, uses_starter_problems
+from rlgym_llm_trainers.starter import starter_run_path
 
 __all__ = ["main"]
 
@@ -19,24 +22,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    command: ParsedCommand = parse_command(argv)
+    command = parse_command(argv)
     if command.help is not None:
         print(command.help)
         return 0
+    plugins = Plugins.discover(command.config.plugins)
+    is_starter = uses_starter_problems(command.config, plugins)
+    if is_starter:
+        # The settings of the starter run lie under whatever the command line says.
+        command = parse_command(["--config", str(starter_run_path()), *argv])
     config = command.config
-    plugins = Plugins.discover(config.plugins)
     if command.print_config:
         print(format_config(config), end="")
-        return 0
-    if command.dry_run:
-        from rlgym_llm.batch_arithmetic import describe, plan_batches
+    elif command.dry_run:
+        tasks = make_env(config, plugins, role="train").tasks
+        print(describe(plan_batches(config, num_prompts=len(tasks))))
+    else:
+        return _train(config, plugins, is_starter=is_starter)
+    return 0
 
-        print(describe(plan_batches(config)))
-        return 0
-    return _train(config, plugins)
 
-
-def _train(config: TrainConfig, plugins: Plugins) -> int:
+def _train(config: TrainConfig, plugins: Plugins, *, is_starter: bool) -> int:
     # Everything that needs torch is imported here, so that --help and --dry-run stay instant.
     import torch
 
@@ -45,7 +51,7 @@ def _train(config: TrainConfig, plugins: Plugins) -> int:
     from rlgym_llm_trainers.loggers import open_loggers
     from rlgym_llm_trainers.report import report
     from rlgym_llm_trainers.run_folder import open_run_folder
-    from rlgym_llm_trainers.session import open_session, uses_starter_problems
+    from rlgym_llm_trainers.session import open_session
 
     if config.trainer.num_threads is not None:
         torch.set_num_threads(config.trainer.num_threads)
@@ -54,10 +60,10 @@ def _train(config: TrainConfig, plugins: Plugins) -> int:
         config.trainer.output, name=config.trainer.experiment_name or config.env.id
     )
     with open_view() as view:
-        if uses_starter_problems(config):
+        if is_starter:
             view.note(
-                "starter problems: generated word problems (rlgym/starter), not GSM8K; "
-                "for GSM8K give --model and --data.train"
+                "starter problems: generated word problems (rlgym/starter), not GSM8K, with the "
+                "settings of the starter run; for GSM8K give --model and --data.train"
             )
         session = open_session(config, plugins=plugins, run=run, view=view)
         run.config.write_text(format_config(config), encoding="utf-8")

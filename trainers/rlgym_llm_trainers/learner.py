@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 import torch
-from rlgym_llm.config_schema import ActorConfig
 from torch import Tensor, nn
 
+from rlgym_llm.config_schema import ActorConfig
 from rlgym_llm_trainers.aggregate import Reduce, aggregate
 from rlgym_llm_trainers.batch import (
     Batch,

@@ -5,10 +5,8 @@ Everything that can be wrong with what the user gave is found here, before the f
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from rlgym_llm.batch_arithmetic import BatchPlan, plan_batches
 from rlgym_llm.compose import RewardComposer
@@ -18,19 +16,19 @@ from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.errors import ConfigError, DataError
 from rlgym_llm.generate import SamplingParams
 from rlgym_llm.plugins import Plugins
-from rlgym_llm.registry import find_env, make
 from rlgym_llm.specs import Kind
 from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.advantages import GroupAdvantages
 from rlgym_llm_trainers.console import View
+from rlgym_llm_trainers.environments import make_env
 from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.model import Policy, load_policy, make_reference, pick_device
 from rlgym_llm_trainers.run_folder import RunFolder
 from rlgym_llm_trainers.starter import starter_model_path
 
-__all__ = ["Session", "open_session", "uses_starter_problems"]
+__all__ = ["Session", "open_session"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +68,9 @@ class Session:
         self.generator.close()
 
 
-def uses_starter_problems(config: TrainConfig) -> bool:
-    """Whether the run falls to the starter problems: neither a model nor data was named."""
-    named = config.env.kwargs.keys() & {"source", "data"}
-    return config.model.path is None and config.data.train is None and not named
-
-
 def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view: View) -> Session:
     """Makes the session. Raises UserError, in one line, for whatever cannot work."""
-    train_env = _make_env(config, plugins, role="train")
+    train_env = make_env(config, plugins, role="train")
     val_env = _make_val_env(config, plugins, view)
     rewards = config.rewards or train_env.rewards
     train_composer = RewardComposer(rewards, plugins)
@@ -140,26 +132,6 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     )
 
 
-def _make_env(config: TrainConfig, plugins: Plugins, *, role: str) -> TextEnv:
-    """The environment of the training or validation tasks (``role`` is train or val)."""
-    accepted = inspect.signature(find_env(config.env.id, plugins).load()).parameters
-    kwargs: dict[str, Any] = dict(config.env.kwargs)
-    if "split" in accepted:
-        kwargs.setdefault("split", role)
-    data = config.data.train if role == "train" else config.data.val
-    if data is not None:
-        if "data" not in accepted:
-            raise ConfigError(f"--data.{role}: environment {config.env.id!r} reads no data file")
-        kwargs["data"] = data
-    elif uses_starter_problems(config) and "source" in accepted:
-        kwargs["source"] = "starter"
-    env = make(config.env.id, plugins=plugins, **kwargs).unwrapped
-    if not isinstance(env, TextEnv):
-        raise ConfigError(f"--env {config.env.id}: {type(env).__name__} is no TextEnv")
-    env.defer_scoring = True
-    return env
-
-
 def _make_val_env(config: TrainConfig, plugins: Plugins, view: View) -> TextEnv | None:
     trainer = config.trainer
     if not (trainer.val_only or trainer.val_before_train or trainer.test_freq > 0):
@@ -169,7 +141,7 @@ def _make_val_env(config: TrainConfig, plugins: Plugins, view: View) -> TextEnv 
             raise ConfigError("--trainer.val_only needs --data.val, the file to validate on")
         view.note("no validation: --data.train is given without --data.val")
         return None
-    return _make_env(config, plugins, role="val")
+    return make_env(config, plugins, role="val")
 
 
 def _val_tasks(config: TrainConfig, env: TextEnv | None) -> tuple[Task, ...]:

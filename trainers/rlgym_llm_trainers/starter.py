@@ -1,13 +1,12 @@
-"""Where the starter model lies, and how it was made. Light: no torch here."""
+"""Where the starter model lies, how it was made, and how it is trained. Light: no torch here."""
+
+from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-__all__ = ["STARTER_DATA_SOURCE", "starter_model_path", "starter_recipe"]
-
-STARTER_DATA_SOURCE: Final = "rlgym/starter"
-"""`data_source` of the starter problems; metrics read ``val-core/rlgym/starter/acc/mean@1``."""
+__all__ = ["starter_model_path", "starter_recipe", "starter_run_path"]
 
 
 def starter_model_path() -> Path:
@@ -40,3 +39,8 @@ def starter_recipe() -> dict[str, Any]:
         (starter_model_path() / "recipe.json").read_text(encoding="utf-8")
     )
     return record
+
+
+def starter_run_path() -> Path:
+    """Return the YAML file with the settings of the starter run, for ``--config``."""
+    return Path(__file__).parent / "starter_run.yaml"

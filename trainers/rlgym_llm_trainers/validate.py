@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env_pool import MakeEnv
-from rlgym_llm.rollout import run_groups
-
 from rlgym_llm.generate import Generator, SamplingParams
+from rlgym_llm.rollout import run_groups
 from rlgym_llm.types import Rollout, ScoreCard, Task
 
 __all__ = ["Validation", "validate", "validation_metrics"]

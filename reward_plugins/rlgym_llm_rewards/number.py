@@ -1,0 +1,137 @@
+"""Read one number, exactly: integers, decimals, fractions, with their separators and signs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+__all__ = ["MAX_CHARS", "NUMBER_IN_TEXT", "Number", "parse_number"]
+
+MAX_CHARS = 4096
+"""Longest text read as a number. Below it no step here costs more than microseconds."""
+_MAX_DIGITS = 1000
+
+# Groups of three digits may be joined by a comma (LaTeX writes {,} or \,), or a space of any width.
+_SEPARATOR = r"(?:\{,\}|,?\\[,;! ]|[, \u00a0\u2009\u202f])"
+_DIGITS = rf"(?:\d{{1,3}}(?:{_SEPARATOR}\d{{3}})+(?!\d)|\d+)"
+_DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
+_BRACED = rf"\{{\s?[-+−]?{_DECIMAL}\s?\}}"
+_CURRENCY = r"(?:\\?\$|[€£¥])"
+_NUMBER = re.compile(
+    rf"""
+    (?P<sign>[-+−]?)\s?(?P<currency>{_CURRENCY}?)\s?(?P<sign2>[-+−]?)
+    (?: (?P<top>{_DECIMAL}) (?: \s?/\s? (?P<bottom>{_DECIMAL}) )?
+      | \\[cdt]?frac \s? (?P<frac_top>\d|{_BRACED}) \s? (?P<frac_bottom>\d|{_BRACED})
+    )
+    (?P<percent>\s?\\?%)?
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+NUMBER_IN_TEXT = re.compile(
+    rf"""
+    (?: (?<![\w)\]}}.]) [-+−] )?        # a minus after a number or a bracket subtracts
+    {_CURRENCY}?
+    (?: \\[cdt]?frac(?:\d|\{{[-+−]?\d+\}})(?:\d|\{{[-+−]?\d+\}})
+      | (?:\d+(?:,\d{{3}}(?!\d))*(?:\.\d+)?|(?<![\d.])\.\d+) (?:/\d+)? )
+    (?:\\?%)?
+    """,
+    re.VERBOSE | re.ASCII,
+)
+"""Finds numbers in running text; every match reads with `parse_number` or is no number at all."""
+
+_WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"))
+_NO_SEPARATORS = str.maketrans("", "", "{}\\,;! \u00a0\u2009\u202f")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An exact value and the signs it was written with."""
+
+    value: Fraction | int
+    """As written: 25 for ``25%``."""
+    is_percent: bool = False
+    currency: str = ""
+
+    def same_as(self, other: Number) -> bool:
+        """Whether both mean the same: 25% is 0.25 and also a bare 25, but 0.25 is not 25.
+
+        A currency on one side only is ignored; on both it must agree.
+        """
+        if self.currency and other.currency and self.currency != other.currency:
+            return False
+        if self.value == other.value:
+            # 25% and 25 accept each other; so do equal values of one kind.
+            return True
+        if self.is_percent == other.is_percent:
+            return False
+        percent, bare = (self, other) if self.is_percent else (other, self)
+        return Fraction(percent.value) / 100 == bare.value
+
+
+def parse_number(text: str) -> Number | None:
+    r"""The number that ``text`` is, or None where it is anything else or more than one number.
+
+    Takes a sign, a currency sign, thousands separators, a percent sign, a closing full stop, and
+    math or bold delimiters around it. Linear in time; text over `MAX_CHARS` is no number.
+
+    >>> parse_number("$1,234.50").value
+    Fraction(2469, 2)
+    >>> parse_number(r"\frac{3}{4}").value, parse_number("042.").value
+    (Fraction(3, 4), 42)
+    >>> parse_number("4 2") is None and parse_number("1/0") is None
+    True
+    """
+    if len(text) > MAX_CHARS:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
+        return Number(int(text))
+    text = text.strip()
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        text = _unwrap(text)
+        match = _NUMBER.fullmatch(text)
+    if (
+        match is None
+        or (match["sign"] and match["sign2"])
+        or sum(map(_is_digit, text)) > (_MAX_DIGITS)
+    ):
+        return None
+    if match["top"] is not None:
+        top, bottom = match["top"], match["bottom"]
+    else:
+        top, bottom = match["frac_top"], match["frac_bottom"]
+    value = _exact(top)
+    if bottom is not None:
+        divisor = _exact(bottom)
+        if divisor == 0:
+            return None
+        value = Fraction(value) / divisor
+    if (match["sign"] or match["sign2"]) in ("-", "−"):
+        value = -value
+    currency = (match["currency"] or "").removeprefix("\\")
+    return Number(value, match["percent"] is not None, currency)
+
+
+def _is_digit(char: str) -> bool:
+    return "0" <= char <= "9"
+
+
+def _unwrap(text: str) -> str:
+    """Takes off one full stop and the delimiters around a number, each once."""
+    text = text.removesuffix(".").rstrip()
+    for opening, closing in _WRAPPERS:
+        inner = text[len(opening) : -len(closing)]
+        if inner and text.startswith(opening) and text.endswith(closing):
+            text = inner.strip().removesuffix(".").rstrip()
+    return text
+
+
+def _exact(decimal: str) -> Fraction | int:
+    """The value of a matched decimal, separators and sign included."""
+    decimal = decimal.translate(_NO_SEPARATORS).replace("−", "-")
+    whole, _, places = decimal.partition(".")
+    if not places:
+        return int(whole)
+    return Fraction(int(whole + places), 10 ** len(places))

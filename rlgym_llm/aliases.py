@@ -1,0 +1,144 @@
+"""The one table of other spellings: verl's full paths and the short forms, to our keys.
+
+A spelling is resolved the same way on the command line and in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "ALIASES",
+    "CUSTOM_REWARD_KEYS",
+    "OTHER_NAMES",
+    "UNSUPPORTED",
+    "VERL_PREFIX",
+    "unsupported_reason",
+    "without_alias",
+]
+
+VERL_PREFIX = "actor_rollout_ref."
+"""verl's root above ``model``, ``actor``, ``rollout`` and ``ref``: the keys below are ours."""
+
+ALIASES: Mapping[str, str] = {
+    # short forms
+    "env": "env.id",
+    "model": "model.path",
+    "output": "trainer.output",
+    "seed": "trainer.seed",
+    # verl's paths that differ from ours by more than `actor_rollout_ref.`
+    "data.train_files": "data.train",
+    "data.val_files": "data.val",
+    "trainer.default_local_dir": "trainer.output",
+    "actor.optim.warmup_style": "actor.optim.lr_scheduler_type",
+    "actor.policy_loss.loss_mode": "actor.policy_loss",
+}
+"""Other spelling to our key; ``actor_rollout_ref.`` is taken off first."""
+
+CUSTOM_REWARD_KEYS = (
+    "custom_reward_function.path",
+    "custom_reward_function.name",
+    "custom_reward_function.reward_kwargs",
+)
+"""verl's keys for a reward function of one's own: together they make one ``function`` reward."""
+
+UNSUPPORTED: Mapping[str, str] = {
+    "actor.fsdp_config": "sharding",
+    "actor.ppo_max_token_len_per_gpu": "dynamic batches",
+    "actor.ppo_micro_batch_size": "a micro-batch size over all ranks "
+    "(actor.ppo_micro_batch_size_per_gpu counts sequences on one rank)",
+    "actor.strategy": "sharding",
+    "actor.ulysses_sequence_parallel_size": "sequence parallelism",
+    "actor.use_dynamic_bsz": "dynamic batches",
+    "algorithm.gamma": "advantages over tokens",
+    "algorithm.kl_ctrl.horizon": "an adaptive KL coefficient",
+    "algorithm.kl_ctrl.target_kl": "an adaptive KL coefficient",
+    "algorithm.lam": "advantages over tokens",
+    "algorithm.pf_ppo": "policy filtration",
+    "algorithm.rollout_correction": "off-policy correction",
+    "algorithm.use_pf_ppo": "policy filtration",
+    "critic": "a critic",
+    "data.val_batch_size": "validation batches (rollout.max_num_seqs bounds what is sampled at "
+    "once)",
+    "model.lora_alpha": "LoRA",
+    "model.lora_rank": "LoRA",
+    "model.target_modules": "LoRA",
+    "model.use_fused_kernels": "fused kernels",
+    "model.use_liger": "fused kernels",
+    "model.use_remove_padding": "packed sequences",
+    "ray_init": "Ray",
+    "ref.fsdp_config": "sharding",
+    "ref.log_prob_micro_batch_size": "a micro-batch size over all ranks "
+    "(ref.log_prob_micro_batch_size_per_gpu counts sequences on one rank)",
+    "reward_model": "reward models",
+    "rollout.calculate_log_probs": "a choice (log-probs are always the generator's)",
+    "rollout.enforce_eager": "vLLM",
+    "rollout.free_cache_engine": "vLLM",
+    "rollout.gpu_memory_utilization": "vLLM",
+    "rollout.log_prob_micro_batch_size_per_gpu": "old log-probs of another pass than the "
+    "generator's",
+    "rollout.logprobs_mode": "a choice (log-probs are of the tempered distribution)",
+    "rollout.max_num_batched_tokens": "vLLM",
+    "rollout.mode": "asynchronous rollouts",
+    "rollout.multi_turn": "multi-turn rollouts",
+    "rollout.tensor_model_parallel_size": "tensor parallelism",
+    "trainer.balance_batch": "several ranks",
+    "trainer.critic_warmup": "a critic",
+    "trainer.esi_redundant_time": "checkpoints",
+    "trainer.max_actor_ckpt_to_keep": "checkpoints",
+    "trainer.max_critic_ckpt_to_keep": "checkpoints",
+    "trainer.n_gpus_per_node": "several ranks",
+    "trainer.nnodes": "several ranks",
+    "trainer.resume_from_path": "checkpoints",
+    "trainer.resume_mode": "checkpoints",
+    "trainer.save_freq": "checkpoints during a run (the model is saved at its end)",
+}
+"""Keys of verl that have no effect here yet, and what they are about; a key covers those below."""
+
+OTHER_NAMES: Mapping[str, str] = {
+    "batch_size": "data.train_batch_size",
+    "epsilon": "actor.clip_ratio",
+    "epsilon_high": "actor.clip_ratio_high",
+    "gradient_checkpointing": "model.enable_gradient_checkpointing",
+    "group_size": "rollout.n",
+    "learning_rate": "actor.optim.lr",
+    "loss_type": "actor.loss_agg_mode",
+    "lr": "actor.optim.lr",
+    "max_completion_length": "data.max_response_length",
+    "max_grad_norm": "actor.grad_clip",
+    "max_steps": "trainer.total_training_steps",
+    "num_generations": "rollout.n",
+    "num_iterations": "actor.ppo_epochs",
+    "num_train_epochs": "trainer.total_epochs",
+    "output_dir": "trainer.output",
+    "report_to": "trainer.logger",
+    "reward_funcs": "rewards",
+    "run_name": "trainer.experiment_name",
+    "reward": "rewards",
+    "scale_rewards": "algorithm.norm_adv_by_std_in_grpo",
+    "steps": "trainer.total_training_steps",
+    "total_steps": "trainer.total_training_steps",
+    "warmup_steps": "actor.optim.lr_warmup_steps",
+}
+"""What other trainers call some keys. Never accepted: they only make the hint of an error."""
+
+
+def without_alias(spelling: str) -> str:
+    """Our key for a spelling of it, which is the spelling itself where no alias is known.
+
+    >>> without_alias("actor_rollout_ref.rollout.n"), without_alias("data.train_files")
+    ('rollout.n', 'data.train')
+    """
+    key = spelling.removeprefix(VERL_PREFIX)
+    return ALIASES.get(key, key)
+
+
+def unsupported_reason(key: str) -> str | None:
+    """What a key of verl's is about that this version lacks, or None for any other key.
+
+    >>> unsupported_reason("critic.optim.lr")
+    'a critic'
+    """
+    parts = key.split(".")
+    prefixes = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((UNSUPPORTED[prefix] for prefix in prefixes if prefix in UNSUPPORTED), None)

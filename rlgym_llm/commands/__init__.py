@@ -1,0 +1,1 @@
+"""The core's subcommands of ``rlgym``, one a file: each has ``main(argv) -> int``."""

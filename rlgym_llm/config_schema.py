@@ -1,0 +1,333 @@
+"""The schema of a training run: one frozen model a section, one leaf a key that has an effect.
+
+Names are verl's, defaults are ours: they suit a small model on the machine at hand. Numbers are
+strict (``true`` is no number, ``8.0`` is no integer); booleans take ``true``/``false``,
+``yes``/``no``, ``on``/``off`` and ``1``/``0`` in any case. Lone values are checked here, beside
+their field; what batch sizes must divide is checked in `rlgym_llm.batch_arithmetic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from rlgym_llm.reward_config import RewardsConfig
+from rlgym_llm.secrets_mask import mask_secrets
+
+__all__ = [
+    "ActorConfig",
+    "AlgorithmConfig",
+    "DataConfig",
+    "EnvConfig",
+    "KlCtrlConfig",
+    "ModelConfig",
+    "OptimConfig",
+    "RefConfig",
+    "RolloutConfig",
+    "Section",
+    "TrainConfig",
+    "TrainerConfig",
+    "ValKwargsConfig",
+]
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+Natural = Annotated[int, Field(strict=True, ge=0)]
+Every = Annotated[int, Field(strict=True, ge=-1)]
+TopK = Annotated[int, Field(strict=True, ge=-1)]
+NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Mass = Annotated[float, Field(strict=True, gt=0, le=1)]
+Decay = Annotated[float, Field(strict=True, ge=0, lt=1)]
+KlKind = Literal["kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3"]
+LossAggMode = Literal[
+    "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
+]
+Logger = Literal["console", "jsonl", "tensorboard", "wandb"]
+
+
+class Section(BaseModel):
+    """A section of the configuration: frozen, and no key beside its own."""
+
+    # Built at first use: `--help` reads the fields and never pays for the validators.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class EnvConfig(Section):
+    """What the policy is trained on."""
+
+    id: str = "math-gsm8k"
+    """Environment, by its short name or its Gymnasium id."""
+    kwargs: Mapping[str, Any] = Field(default_factory=dict)
+    """Further arguments of the environment, such as `--env.kwargs.few_shot 4`."""
+
+
+class ModelConfig(Section):
+    """The policy that is trained."""
+
+    path: str | None = None
+    """Hugging Face folder or hub id; null is the starter model that ships with the package."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Type of the weights; auto is bfloat16 on CUDA and float32 on a CPU."""
+    trust_remote_code: bool = False
+    """Runs Python code that comes with the model; only for models you trust."""
+    enable_gradient_checkpointing: bool = False
+    """Recomputes activations in the backward pass: less memory, more time."""
+
+
+class DataConfig(Section):
+    """Tasks, and how many of them make a batch."""
+
+    train: str | None = None
+    """File of training tasks; null leaves the choice to the environment."""
+    val: str | None = None
+    """File of validation tasks; null leaves the choice to the environment."""
+    train_batch_size: Count = 32
+    """Prompts a step; each is sampled `rollout.n` times."""
+    val_max_samples: Count | None = 200
+    """Validation tasks that are used, the first ones; null is all."""
+    max_prompt_length: Count = 512
+    """Longest prompt, in tokens."""
+    max_response_length: Count = 256
+    """Longest response, in tokens."""
+    shuffle: bool = True
+    """Draws the tasks of each epoch in an order of its own."""
+    seed: Annotated[int, Field(strict=True, ge=0)] | None = None
+    """Seed of that order; null is `trainer.seed`."""
+    filter_overlong_prompts: bool = True
+    """Leaves out tasks whose prompt is too long (the number is shown); false makes them errors."""
+    truncation: Literal["error"] = "error"
+    """What is done to a prompt that is too long: prompts are never cut."""
+
+
+class KlCtrlConfig(Section):
+    """The coefficient of the KL term inside the reward."""
+
+    type: Literal["fixed"] = "fixed"
+    """How the coefficient moves: it does not."""
+    kl_coef: NonNegative = 0.001
+    """Coefficient of the KL term where `algorithm.use_kl_in_reward` is on."""
+
+
+class AlgorithmConfig(Section):
+    """From rewards to advantages."""
+
+    adv_estimator: str = "grpo"
+    """Advantage estimator, by its registered name."""
+    norm_adv_by_std_in_grpo: bool = True
+    """Divides a group's advantages by the standard deviation of its rewards."""
+    use_kl_in_reward: bool = False
+    """Takes `kl_coef` times the KL to the reference policy off the reward."""
+    kl_penalty: KlKind = "kl"
+    """Estimator of that KL: kl = k1, mse = k2, low_var_kl = k3 clamped at 10."""
+    kl_ctrl: KlCtrlConfig = KlCtrlConfig()
+
+
+class OptimConfig(Section):
+    """AdamW and its learning rate."""
+
+    lr: NonNegative = 1e-6
+    """Highest learning rate."""
+    lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
+    """Course of the learning rate after the warm-up; linear and cosine fall to 0."""
+    lr_warmup_steps: Natural = 0
+    """Optimizer steps over which the learning rate climbs from 0."""
+    weight_decay: NonNegative = 0.0
+    """Decoupled weight decay."""
+    # verl's and torch's: a batch whose groups are all of equal reward has no gradient, and the long
+    # memory of 0.999 keeps the step size through a run of those, where 0.95 would forget it.
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
+    """Decay of the gradient's mean and of its square."""
+    eps: Positive = 1e-8
+    """Added to the root of the squared gradient."""
+
+
+class ActorConfig(Section):
+    """The update of the policy."""
+
+    optim: OptimConfig = OptimConfig()
+    ppo_mini_batch_size: Count | None = None
+    """Prompts an optimizer step, over all ranks; null is `data.train_batch_size`."""
+    ppo_micro_batch_size_per_gpu: Count | None = None
+    """Sequences in one forward and backward pass on one rank; null is the largest divisor up to 64.
+    It bounds the memory and never changes the result."""
+    ppo_epochs: Count = 1
+    """Passes over each batch."""
+    shuffle: bool = False
+    """Draws the prompts of each mini-batch anew in each pass."""
+    clip_ratio: NonNegative = 0.2
+    """The ratio of new to old probability is clipped to 1 - this ... 1 + this."""
+    clip_ratio_low: NonNegative | None = None
+    """Lower clip alone; null is `actor.clip_ratio`."""
+    clip_ratio_high: NonNegative | None = None
+    """Upper clip alone; null is `actor.clip_ratio`."""
+    clip_ratio_c: Annotated[float, Field(strict=True, gt=1, allow_inf_nan=False)] = 3.0
+    """Dual clip: bound of the ratio where the advantage is negative."""
+    policy_loss: str = "ppo_clip"
+    """Policy loss, by its registered name."""
+    loss_agg_mode: LossAggMode = "token-mean"
+    """How the losses of tokens become one number."""
+    entropy_coeff: Annotated[float, Field(strict=True, allow_inf_nan=False)] = 0.0
+    """Weight of the entropy bonus."""
+    use_kl_loss: bool = False
+    """Adds the KL to the reference policy to the loss."""
+    kl_loss_coef: NonNegative = 0.001
+    """Weight of that KL term."""
+    kl_loss_type: KlKind = "low_var_kl"
+    """Estimator of that KL: kl = k1, mse = k2, low_var_kl = k3 clamped at 10."""
+    grad_clip: Positive = 1.0
+    """Largest norm of the gradient."""
+
+    @property
+    def clip_low(self) -> float:
+        """The lower clip that counts: ``clip_ratio_low`` where given, else ``clip_ratio``."""
+        return self.clip_ratio if self.clip_ratio_low is None else self.clip_ratio_low
+
+    @property
+    def clip_high(self) -> float:
+        """The upper clip that counts: ``clip_ratio_high`` where given, else ``clip_ratio``."""
+        return self.clip_ratio if self.clip_ratio_high is None else self.clip_ratio_high
+
+
+class RefConfig(Section):
+    """The reference policy: the model as it was before training."""
+
+    log_prob_micro_batch_size_per_gpu: Count | None = None
+    """Sequences in one forward pass on one rank; null is as many as the actor takes."""
+
+
+class ValKwargsConfig(Section):
+    """How validation samples."""
+
+    n: Count = 1
+    """Responses a task."""
+    do_sample: bool = False
+    """Samples; false takes the likeliest token each time."""
+    temperature: NonNegative = 0.0
+    """Temperature, with `do_sample` only."""
+    top_p: Mass = 1.0
+    """Keeps the likeliest tokens of this probability mass, with `do_sample` only."""
+    top_k: TopK = -1
+    """Keeps this many of the likeliest tokens, with `do_sample` only; -1 is all."""
+
+    @model_validator(mode="after")
+    def _check_greedy(self) -> Self:
+        if self.top_k == 0:
+            raise ValueError("top_k must be -1 (all) or at least 1")
+        if self.do_sample and self.temperature == 0:
+            raise ValueError("do_sample needs a temperature above 0")
+        if not self.do_sample:
+            for name, off in (("temperature", 0.0), ("n", 1), ("top_p", 1.0), ("top_k", -1)):
+                if getattr(self, name) != off:
+                    raise ValueError(f"{name} has no effect without do_sample")
+        return self
+
+
+class RolloutConfig(Section):
+    """How the policy samples."""
+
+    name: Literal["auto", "hf"] = "auto"
+    """Generator; auto is hf, the model's own forward pass with a key-value cache."""
+    n: Count = 8
+    """Responses a prompt: the size of a group."""
+    temperature: Positive = 1.0
+    """Temperature; log-probs are of the tempered distribution everywhere."""
+    top_p: Mass = 1.0
+    """Must stay 1 in training."""
+    top_k: TopK = -1
+    """Must stay -1 in training."""
+    max_num_seqs: Count = 256
+    """Sequences sampled at once; it bounds the memory."""
+    val_kwargs: ValKwargsConfig = ValKwargsConfig()
+
+    @model_validator(mode="after")
+    def _check_support(self) -> Self:
+        if self.top_p < 1 or self.top_k != -1:
+            raise ValueError(
+                "training with top_p < 1 or top_k != -1 is not supported: sampled log-probs would "
+                "be renormalised over the kept tokens while the learner's are over all of them "
+                "(validation may: rollout.val_kwargs)"
+            )
+        return self
+
+
+class TrainerConfig(Section):
+    """The run: how long, where, and what is shown."""
+
+    total_epochs: Count = 1
+    """Passes over the training tasks."""
+    total_training_steps: Natural | None = None
+    """Steps to train for, whatever `total_epochs` says; null is what the epochs hold."""
+    project_name: str = "rlgym"
+    """Project under which loggers file the run."""
+    experiment_name: str | None = None
+    """Name of the run; null is the environment's."""
+    output: str | None = None
+    """Folder of the run, new or empty; null makes one under `runs/`."""
+    logger: tuple[Logger, ...] = ("console",)
+    """Loggers; `metrics.jsonl` in the run's folder is always written."""
+    log_val_generations: Natural = 0
+    """Validation samples shown each time."""
+    rollout_data_dir: str | None = None
+    """Folder for all training rollouts, one JSONL file a step."""
+    validation_data_dir: str | None = None
+    """Folder for all validation rollouts, one JSONL file a validation."""
+    val_before_train: bool = True
+    """Validates before the first step."""
+    val_only: bool = False
+    """Validates and stops."""
+    test_freq: Every = -1
+    """Validates every so many steps and after the last one; -1 only after the last one."""
+    device: str = "auto"
+    """Where the model runs, such as cpu or cuda:0; auto is CUDA where there is one."""
+    seed: Natural = 0
+    """Seed of everything that is drawn."""
+    num_threads: Count | None = None
+    """Threads of one matrix product on a CPU; null leaves it to torch."""
+
+    @model_validator(mode="after")
+    def _check_test_freq(self) -> Self:
+        if self.test_freq == 0:
+            raise ValueError("test_freq must be -1 (never) or at least 1")
+        return self
+
+
+class TrainConfig(Section):
+    """All of a training run, as plain data. The defaults train on the starter problems.
+
+    Every dump masks what is named like a secret; pass the object itself where its values count.
+
+    >>> TrainConfig().data.train_batch_size, TrainConfig().rollout.n
+    (32, 8)
+    """
+
+    env: EnvConfig = EnvConfig()
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    actor: ActorConfig = ActorConfig()
+    ref: RefConfig = RefConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    rewards: RewardsConfig | None = None
+    """Rewards and their weights; null leaves them to the environment. See also `--reward`."""
+    trainer: TrainerConfig = TrainerConfig()
+    plugins: tuple[str, ...] = ()
+    """Python files with plugins of your own, beside the installed ones."""
+
+    @model_serializer(mode="wrap")
+    def _without_secrets(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        dumped: dict[str, Any] = mask_secrets(handler(self))
+        return dumped
+
+    def __repr__(self) -> str:
+        return f"TrainConfig({self.model_dump()!r})"
+
+    __str__ = __repr__

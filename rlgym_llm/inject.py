@@ -1,0 +1,106 @@
+"""Call a function with the columns that its parameters name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlgym_llm.errors import ConfigError, PluginError, nearest
+from rlgym_llm.types import Rollout, RolloutGroup, Task
+
+__all__ = ["Injection", "group_columns", "prompt_text", "sample_columns"]
+
+
+def prompt_text(task: Task) -> str:
+    """The prompt as one string; the contents of a conversation are joined by newlines."""
+    if isinstance(task.prompt, str):
+        return task.prompt
+    return "\n".join(message.content for message in task.prompt)
+
+
+def sample_columns(rollout: Rollout) -> dict[str, Any]:
+    """What a function may ask for of one rollout; an answer of None is absent, not a column.
+
+    The columns of ``task.info`` come under their own names, but never in place of ours.
+    """
+    task = rollout.task
+    columns: dict[str, Any] = dict(task.info)
+    columns.pop("answer", None)
+    columns.update(
+        completion=rollout.text,
+        prompt=prompt_text(task),
+        info=task.info,
+        data_source=task.data_source,
+        rollout=rollout,
+    )
+    if task.answer is not None:
+        columns["answer"] = task.answer
+    return columns
+
+
+def group_columns(group: RolloutGroup) -> dict[str, Any]:
+    """What a function of scope ``group`` may ask for: lists over the siblings, all aligned."""
+    rollouts = group.rollouts
+    return {
+        "group": group,
+        "rollouts": list(rollouts),
+        "completions": [rollout.text for rollout in rollouts],
+        "prompts": [prompt_text(rollout.task) for rollout in rollouts],
+        "answers": [rollout.task.answer for rollout in rollouts],
+    }
+
+
+class Injection:
+    """The plan by which one function gets its arguments, made once from its signature.
+
+    Raises PluginError for signatures that cannot be called by name, and ConfigError for options
+    that the function does not take.
+    """
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], scope: str, options: Mapping[str, Any]
+    ) -> None:
+        self._function = function
+        self._columns: Callable[[Any], dict[str, Any]] = (
+            group_columns if scope == "group" else sample_columns
+        )
+        self._options = dict(options)
+        if not callable(function):
+            raise PluginError(f"reward {name!r} is a {type(function).__name__}, no function")
+        if inspect.iscoroutinefunction(function):
+            raise PluginError(f"reward {name!r} is an async function, which is not supported")
+        parameters = inspect.signature(function).parameters.values()
+        for parameter in parameters:
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+                raise PluginError(
+                    f"reward {name!r}: parameter {parameter.name!r} is positional; "
+                    "arguments are injected by name"
+                )
+        self._takes_rest = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        # Options are bound once and for all; only the other parameters are looked up per call.
+        named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+        self._wanted = [(p.name, p.default is p.empty) for p in named if p.name not in options]
+        known = [p.name for p in named]
+        for option in options:
+            if option not in known and not self._takes_rest:
+                guess = nearest(option, known)
+                hint = f"; did you mean {guess!r}?" if guess else ";"
+                raise ConfigError(
+                    f"reward {name!r} has no option {option!r}{hint} "
+                    f"(parameters: {', '.join(known) or 'none'})"
+                )
+
+    def call(self, row: Rollout | RolloutGroup) -> Any:
+        """The function's value; LookupError where a parameter without default has no column."""
+        columns = self._columns(row)
+        arguments = {**(columns if self._takes_rest else {}), **self._options}
+        for parameter, is_required in self._wanted:
+            if parameter in columns:
+                arguments[parameter] = columns[parameter]
+            elif is_required:
+                raise LookupError(
+                    f"parameter {parameter!r} has no default and no column provides it "
+                    f"(available: {', '.join(sorted(columns))})"
+                )
+        return self._function(**arguments)

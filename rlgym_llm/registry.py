@@ -1,0 +1,140 @@
+"""Environments by id: `make` for everything installed, and their names in Gymnasium's registry."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from rlgym_llm.call_signature import check_arguments
+from rlgym_llm.errors import UnknownNameError, UserError
+from rlgym_llm.specs import EnvSpec, Kind
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from rlgym_llm.plugins import Plugins
+
+__all__ = ["BUILTIN_ENVS", "announce_builtin_envs", "find_env", "make", "register_envs"]
+
+BUILTIN_ENVS: tuple[EnvSpec, ...] = (
+    EnvSpec(
+        name="math-gsm8k",
+        entry_point="rlgym_llm_envs.math_gsm8k:MathGsm8kEnv",
+        description="Grade-school maths word problems; the reply ends in '#### <number>'.",
+    ),
+)
+"""The built-in environments, as their plugin brings them (a test holds the two equal): Gymnasium
+knows these after ``import rlgym_llm``, without any plugin being loaded."""
+
+_REGISTRATION = "gymnasium.envs.registration"
+_ID = re.compile(r"(?:rlgym_llm:)?(?:rlgym_llm/)?(?P<name>.+?)(?:-v(?P<version>\d+))?")
+_GYMNASIUM_OPTIONS = ("max_episode_steps", "disable_env_checker")  # of gymnasium.make itself
+
+
+def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnasium.Env[Any, Any]:  # noqa: A002  Gymnasium's word
+    """A new environment: ``math-gsm8k``, ``math-gsm8k-v0`` or ``rlgym_llm/math-gsm8k-v0``.
+
+    Without a version it is the newest. ``kwargs`` go to the environment's constructor, over the
+    spec's defaults; the result carries Gymnasium's usual wrappers, as from ``gymnasium.make``.
+    Raises UnknownNameError with the nearest id, UserError for a version that does not exist,
+    ConfigError for an argument that the constructor does not take, and PluginError.
+    """
+    import gymnasium
+
+    from rlgym_llm.plugins import Plugins
+
+    plugins = Plugins.discover() if plugins is None else plugins
+    spec = find_env(id, plugins)
+    arguments = {**spec.defaults, **kwargs}
+    own = {name: value for name, value in arguments.items() if name not in _GYMNASIUM_OPTIONS}
+    check_arguments(f"environment {spec.name!r}", plugins.load(spec), own)
+    return gymnasium.make(
+        gymnasium.envs.registration.EnvSpec(
+            id=spec.id, entry_point=spec.entry_point, kwargs=dict(spec.defaults)
+        ),
+        **kwargs,
+    )
+
+
+def find_env(id: str, plugins: Plugins) -> EnvSpec:  # noqa: A002  Gymnasium's word
+    """The spec that an id names, in any of the spellings of `make`; raises as `make` does."""
+    from rlgym_llm.plugin_loader import spec_key
+
+    parts = _ID.fullmatch(id) if isinstance(id, str) else None
+    if parts is None:
+        raise UserError(f"an environment id looks like 'math-gsm8k' or 'math-gsm8k-v0', not {id!r}")
+    name, version = parts["name"], parts["version"]
+    key = name if version is None else f"{name}-v{int(version)}"
+    try:
+        found = plugins.get(Kind.ENV, key)
+    except UnknownNameError:
+        existing = [spec_key(spec) for spec in plugins.specs(Kind.ENV) if spec.name == name]
+        if not existing:
+            raise
+        raise UserError(
+            f"environment {name!r} has no version {version}; there is {', '.join(existing)}"
+        ) from None
+    assert isinstance(found, EnvSpec)
+    return found
+
+
+def register_envs(plugins: Plugins | None = None) -> tuple[str, ...]:
+    """Makes ``gymnasium.make`` know every installed environment, third parties' included.
+
+    Returns their ids. Entry points stay strings, so nothing heavy is imported; an id that
+    Gymnasium knows already stays as it is, so calling twice changes nothing.
+    """
+    import gymnasium  # noqa: F401  fills sys.modules
+
+    from rlgym_llm.plugins import Plugins
+
+    plugins = Plugins.discover() if plugins is None else plugins
+    specs = [spec for spec in plugins.specs(Kind.ENV) if isinstance(spec, EnvSpec)]
+    _register(specs)
+    return tuple(spec.id for spec in specs)
+
+
+def announce_builtin_envs() -> None:
+    """Makes ``gymnasium.make`` know the built-in environments: now, or when Gymnasium is imported.
+
+    Importing Gymnasium costs a quarter of a second, which a command line's ``--help`` need not
+    pay. Where nobody has imported it yet, the registration waits for the import of its registry.
+    """
+    if _REGISTRATION in sys.modules:
+        _register(BUILTIN_ENVS)
+    elif not any(isinstance(finder, _AfterGymnasium) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterGymnasium())
+
+
+class _AfterGymnasium:
+    """Lets Gymnasium's registry load as ever, registers right after that, and is gone."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _REGISTRATION:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_then_register(module: ModuleType) -> None:
+                execute(module)
+                _register(BUILTIN_ENVS)
+
+            spec.loader.exec_module = execute_then_register  # type: ignore[method-assign]
+        return spec
+
+
+def _register(specs: Iterable[EnvSpec]) -> None:
+    registration = sys.modules[_REGISTRATION]
+    for spec in specs:
+        if spec.id not in registration.registry:
+            registration.register(
+                id=spec.id, entry_point=spec.entry_point, kwargs=dict(spec.defaults)
+            )

@@ -1,0 +1,25 @@
+import pytest
+from rlgym_llm_rewards.exact_match import ExactMatch
+
+from rlgym_llm.rewards import RewardContext
+from rlgym_llm.types import Completion, Rollout, Task, Turn
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "options", "value"),
+    [
+        ("42", "42", {}, True),
+        (" 42\n", "42", {}, True),
+        (" 42\n", "42", {"strip": False}, False),
+        ("Yes", "yes", {}, False),
+        ("Yes", "yes", {"casefold": True}, True),
+        ("STRASSE", "straße", {"casefold": True}, True),
+        ("the answer is 42", "42", {}, False),
+        ("", "42", {}, False),
+    ],
+)
+def test_exact_match(text, answer, options, value):
+    turn = Turn(new_prompt_token_ids=(), completion=Completion(text=text))
+    task = Task(prompt="?", answer=answer)
+    rollout = Rollout(id="r", task=task, group_id="g", sample_index=0, seed=0, turns=(turn,))
+    assert ExactMatch(**options).score(rollout, RewardContext()) is value

@@ -1,0 +1,168 @@
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rlgym_llm_rewards.function import Function
+
+from rlgym_llm.errors import ConfigError, UserError
+from rlgym_llm.rewards import Reward, RewardContext, build_reward
+from rlgym_llm.score import score_rollouts
+from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
+
+SOURCE = """
+from __future__ import annotations
+from dataclasses import dataclass
+from rlgym_llm.rewards import reward
+
+@dataclass
+class Limit:
+    value: int = 4
+
+def brevity(completion, *, limit=Limit().value):
+    return len(completion) <= limit
+
+def detailed(completion, level):
+    return {"score": 0.5, "level": level}
+
+def scoreless(completion):
+    return {"reward": 1.0}
+
+@reward("marked", version=7, range=(0, 5), needs=("level",))
+def marked(completion):
+    return 5.0
+
+@reward("ranks", scope="group")
+def ranks(completions):
+    return [{"score": c == max(completions), "n": len(completions)} for c in completions]
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    assert data_source == "sums" and extra_info == {"level": 3}
+    return float(solution_str == ground_truth)
+
+def terse(data_source, solution_str, ground_truth, bonus=0.0):
+    return {"score": (solution_str == ground_truth) + bonus, "acc": True}
+
+def greedy(data_source, solution_str, ground_truth, **kwargs):
+    return len(kwargs)
+
+def needy(data_source, solution_str, ground_truth, judge):
+    return 1.0
+
+not_callable = 3
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def rollout(text: str = "five", rollout_id: str = "r0", answer: str = "five") -> Rollout:
+    turn = Turn(new_prompt_token_ids=(), completion=Completion(text=text))
+    task = Task(prompt="2 + 3 = ?", answer=answer, data_source="sums", info={"level": 3})
+    return Rollout(id=rollout_id, task=task, group_id="g", sample_index=0, seed=0, turns=(turn,))
+
+
+def build(file: Path, name: str, **kwargs: Any) -> Reward:
+    return build_reward(Function, {"path": f"{file}:{name}", "kwargs": kwargs})
+
+
+def score(file: Path, name: str, text: str = "five", **kwargs: Any) -> Score:
+    return score_rollouts(build(file, name, **kwargs), [rollout(text)], RewardContext())[0]
+
+
+def test_arguments_by_name(file):
+    assert score(file, "brevity").value == 1.0
+    assert score(file, "brevity", limit=3).value == 0.0
+
+
+def test_a_dictionary_brings_details(file):
+    found = score(file, "detailed")
+    assert (found.value, found.info) == (0.5, {"level": 3})
+
+
+def test_a_dictionary_without_score_is_an_error(file):
+    found = score(file, "scoreless")
+    assert found.status is ScoreStatus.ERROR
+    assert "without 'score' (keys: reward)" in (found.error or "")
+
+
+def test_a_marked_function_keeps_its_declarations(file):
+    built = build(file, "marked")
+    assert (built.version, built.range, built.needs) == (7, (0.0, 5.0), ("level",))
+    assert score(file, "marked").value == 5.0
+
+
+def test_a_group_function(file):
+    built = build(file, "ranks")
+    assert built.scope == "group"
+    scores = score_rollouts(built, [rollout("a", "x"), rollout("b", "y")], RewardContext())
+    assert [found.value for found in scores] == [0.0, 1.0]
+    assert scores[0].info == {"n": 2}
+
+
+def test_the_signature_of_verl(file):
+    assert score(file, "compute_score").value == 1.0
+    assert score(file, "compute_score", text="six").value == 0.0
+    found = score(file, "terse", bonus=0.5)  # takes no extra_info; a further argument
+    assert (found.value, found.info) == (1.5, {"acc": True})
+    assert score(file, "greedy").value == 1.0  # extra_info goes to **kwargs
+    assert score(file, "greedy", a=1, b=2).value == 3.0
+
+
+def test_arguments_that_do_not_fit_are_said_at_construction(file):
+    with pytest.raises(UserError, match="'needy': missing a required argument: 'judge'"):
+        build(file, "needy")
+    with pytest.raises(UserError, match="'terse': got an unexpected keyword argument 'bonsu'"):
+        build(file, "terse", bonsu=1)
+    with pytest.raises(ConfigError, match="no option 'limt'; did you mean 'limit'"):
+        build(file, "brevity", limt=1)
+    assert score(file, "needy", judge="me").value == 1.0
+
+
+def test_what_is_missing_is_named(file):
+    with pytest.raises(UserError) as error:
+        build(file, "brevty")
+    assert str(error.value).startswith(
+        f"{file} has no function 'brevty'; did you mean 'brevity'? (functions: "
+    )
+    with pytest.raises(UserError, match="has no function 'not_callable'"):
+        build(file, "not_callable")
+    with pytest.raises(UserError, match=r"nowhere\.py does not exist"):
+        build(file.with_name("nowhere.py"), "brevity")
+    for path in ("mine.py", "mine.py:", ":brevity"):
+        with pytest.raises(UserError, match=r"is no 'file\.py:name' or 'module:name'"):
+            Function(path=path)
+
+
+def test_a_file_that_does_not_import(tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("def f(:\n")
+    with pytest.raises(UserError, match=r"broken\.py does not import: SyntaxError"):
+        build(broken, "f")
+    with pytest.raises(UserError, match="no_such_module does not import: ModuleNotFoundError"):
+        Function(path="no_such_module:f")
+
+
+def test_an_installed_module():
+    built = build_reward(Function, {"path": "textwrap:dedent"})
+    [found] = score_rollouts(built, [rollout()], RewardContext())
+    assert "parameter 'text' has no default" in (found.error or "")
+
+
+def test_files_of_one_name_do_not_meet(tmp_path):
+    for folder, value in (("a", 1.0), ("b", 2.0)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(f"def f(completion):\n    return {value}\n")
+    values = [score(tmp_path / folder / "mine.py", "f").value for folder in "ab"]
+    assert values == [1.0, 2.0]
+
+
+def test_it_pickles_by_its_path(file):
+    built = build(file, "brevity", limit=3)
+    copy = pickle.loads(pickle.dumps(built))
+    assert copy == built
+    assert score_rollouts(copy, [rollout()], RewardContext())[0].value == 0.0

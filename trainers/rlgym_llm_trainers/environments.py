@@ -1,0 +1,52 @@
+"""The environments of a run: which tasks it trains and validates on. Imports no torch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.env import TextEnv
+from rlgym_llm.errors import ConfigError
+from rlgym_llm.plugins import Plugins
+from rlgym_llm.registry import find_env, make
+
+__all__ = ["make_env", "uses_starter_problems"]
+
+
+def uses_starter_problems(config: TrainConfig, plugins: Plugins) -> bool:
+    """Whether the run falls to the starter problems: neither a model nor data was named."""
+    is_named = (
+        config.model.path or config.data.train or config.env.kwargs.keys() & {"source", "data"}
+    )
+    return not is_named and "source" in _parameters(config, plugins)
+
+
+def make_env(config: TrainConfig, plugins: Plugins, *, role: Literal["train", "val"]) -> TextEnv:
+    """The environment of the training or validation tasks, which leaves scoring to the loop.
+
+    Environments that take them are given ``split`` (the role), ``data`` and ``source``. Raises
+    UserError where the environment is unknown, its arguments are wrong or its data cannot be read.
+    """
+    accepted = _parameters(config, plugins)
+    kwargs: dict[str, Any] = dict(config.env.kwargs)
+    if "split" in accepted:
+        kwargs.setdefault("split", role)
+    data = config.data.train if role == "train" else config.data.val
+    if data is not None:
+        if "data" not in accepted:
+            raise ConfigError(f"--data.{role}: environment {config.env.id!r} reads no data file")
+        kwargs["data"] = data
+    elif uses_starter_problems(config, plugins):
+        kwargs["source"] = "starter"
+    env = make(config.env.id, plugins=plugins, **kwargs).unwrapped
+    if not isinstance(env, TextEnv):
+        raise ConfigError(f"--env {config.env.id}: {type(env).__name__} is no TextEnv")
+    env.defer_scoring = True
+    return env
+
+
+def _parameters(config: TrainConfig, plugins: Plugins) -> Mapping[str, inspect.Parameter]:
+    """The parameters of the environment's constructor, by name."""
+    return inspect.signature(plugins.load(find_env(config.env.id, plugins))).parameters
