@@ -133,7 +133,7 @@ def describe(plan: BatchPlan) -> str:
         f"mini-batch   {count(plan.mini_batch_prompts, 'prompt')} x {plan.group_size} = "
         f"{count(plan.mini_batch_sequences, 'sequence')} an optimizer step",
         f"micro-batch  {count(plan.micro_batch_size, 'sequence')} on each of "
-        f"{count(plan.dp_size, 'rank')}: {plan.mini_batch_sequences} = {plan.micro_batch_size} x "
+        f"{count(plan.dp_size, 'rank')}: {plan.mini_batch_sequences:,} = {plan.micro_batch_size} x "
         f"{plan.dp_size} x {count(plan.accumulation_steps, 'accumulation step')}",
         f"updates      {plan.ppo_epochs} x {plan.batch_prompts} / {plan.mini_batch_prompts} = "
         f"{count(plan.updates_per_step, 'optimizer step')} a batch",

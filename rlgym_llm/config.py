@@ -33,7 +33,7 @@ __all__ = ["ParsedCommand", "describe_config", "format_config", "load_config", "
 
 Path = tuple[str, ...]
 _ASSIGNMENT = re.compile(r"^\+{0,2}([A-Za-z_][\w.@/]*)=(.*)$", re.DOTALL)
-_SWITCHES = ("--help", "-h", "--print-config", "--dry-run")
+_SWITCHES = ("--print-config", "--dry-run")
 _MOST_ERRORS_SHOWN = 3
 
 
@@ -93,8 +93,8 @@ def parse_command(argv: Sequence[str]) -> ParsedCommand:
     layers = [list(_settings_in(read_yaml_file(file), file)) for file in arguments.files]
     layers.append([*_flag_settings(arguments), *_reward_settings(arguments.rewards)])
     tree, sources = _merge(layers)
-    if arguments.plugins:
-        tree["plugins"] = [*(tree.get("plugins") or ()), *arguments.plugins]
+    if arguments.plugins and isinstance(tree.setdefault("plugins", []), list):
+        tree["plugins"] = [*tree["plugins"], *arguments.plugins]
         sources["plugins",] = "--plugin"
     try:
         config = TrainConfig.model_validate(tree)
@@ -110,11 +110,7 @@ def parse_command(argv: Sequence[str]) -> ParsedCommand:
 
 def _sort_arguments(argv: Sequence[str]) -> _Arguments:
     found = _Arguments()
-    collectors = {
-        "config": found.files,
-        "reward": found.rewards,
-        "plugin": found.plugins,
-    }
+    lists = {"config": found.files, "reward": found.rewards, "plugin": found.plugins}
     rest = list(reversed(argv))
     while rest:
         word = rest.pop()
@@ -136,12 +132,12 @@ def _sort_arguments(argv: Sequence[str]) -> _Arguments:
                 text = rest.pop() if has_next else "true"
             elif has_next:
                 text = rest.pop()
-            else:
-                _check_known(f"--{name}", name, others=collectors)
+            elif name not in lists and _find(without_alias(name)) is None:
+                raise ConfigError(_unknown(word, name))
         if not text:
             raise ConfigError(f"--{name} needs a value (null for none)")
-        if name in collectors:
-            collectors[name].append(text)
+        if name in lists:
+            lists[name].append(text)
         else:
             found.values.append((f"--{name}", name, text))
     return found
@@ -197,10 +193,10 @@ def _walk_file(
         ours = without_alias(name)
         key = _find(ours)
         is_mapping = isinstance(value, Mapping)
+        if value is None and name in sections():
+            continue  # a section with all its keys commented out
         if (key is not None and (key.is_open or not is_mapping)) or name in CUSTOM_REWARD_KEYS:
             yield from _spread(tuple(ours.split(".")), value, spelling)
-        elif value is None and name in sections():
-            continue  # a section with all its keys commented out
         elif is_mapping and (value or name in sections()):
             yield from _walk_file(value, f"{name}.", file, problems)
         else:
@@ -281,11 +277,6 @@ def _find(name: str) -> Key | None:
 
 def _is_custom_kwarg(name: str) -> bool:
     return name.startswith("custom_reward_function.reward_kwargs.")
-
-
-def _check_known(spelling: str, name: str, *, others: Mapping[str, Any]) -> None:
-    if name not in others and _find(without_alias(name)) is None:
-        _raise_all([_unknown(spelling, name)])
 
 
 def _unknown(spelling: str, name: str) -> str:

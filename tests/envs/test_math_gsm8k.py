@@ -272,10 +272,11 @@ def test_the_contract_is_kept(style):
 @pytest.mark.parametrize(
     ("reply", "reward", "components"),
     [
-        # math 1.0 + 0.2 x format 1.0
-        ("2 + 3 = 5\n#### 5", 1.2, {"math": 1.0, "format": 1.0}),
-        ("2 + 3 = 6\n#### 6", 0.2, {"math": 0.0, "format": 1.0}),
-        ("no idea", 0.0, {"math": 0.0, "format": 0.0}),
+        # math 1.0 + 0.2 x format 1.0; lenient is a metric
+        ("2 + 3 = 5\n#### 5", 1.2, {"math": 1.0, "format": 1.0, "lenient": 1.0}),
+        ("2 + 3 = 6\n#### 6", 0.2, {"math": 0.0, "format": 1.0, "lenient": 0.0}),
+        ("so it is 5", 0.0, {"math": 0.0, "format": 0.0, "lenient": 1.0}),
+        ("no idea", 0.0, {"math": 0.0, "format": 0.0, "lenient": 0.0}),
     ],
 )
 def test_default_rewards(rows_file, reply, reward, components):

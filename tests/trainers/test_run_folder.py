@@ -1,34 +1,42 @@
-"""A run's folder: made, and never one that is in use."""
+"""A run's folder: chosen, made, and never one that is in use."""
 
 from __future__ import annotations
 
 import pytest
-from rlgym_llm_trainers.run_folder import open_run_folder
+from rlgym_llm_trainers.run_folder import choose_run_folder, make_run_folder
 
 from rlgym_llm.errors import UserError
 
 
-def test_a_new_folder_is_made_with_its_parents(tmp_path):
-    folder = open_run_folder(str(tmp_path / "a" / "b"), name="x")
-    assert folder.path.is_dir()
-    assert folder.metrics == tmp_path / "a" / "b" / "metrics.jsonl"
+def test_a_new_folder_is_made_with_its_parents_and_not_before(tmp_path):
+    run = choose_run_folder(str(tmp_path / "a" / "b"), name="x")
+    assert not run.path.exists()
+    make_run_folder(run)
+    assert run.path.is_dir()
+    assert run.metrics == tmp_path / "a" / "b" / "metrics.jsonl"
 
 
 def test_a_folder_in_use_is_refused_and_left_alone(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("kept")
     with pytest.raises(UserError, match=r"--output .*: the folder is in use"):
-        open_run_folder(str(tmp_path), name="x")
+        choose_run_folder(str(tmp_path), name="x")
     assert (tmp_path / "metrics.jsonl").read_text() == "kept"
 
 
 def test_a_file_in_the_way_is_one_clear_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be made"):
-        open_run_folder(str(tmp_path / "file"), name="x")
+    with pytest.raises(UserError, match="is a file; name a folder"):
+        choose_run_folder(str(tmp_path / "file"), name="x")
+    with pytest.raises(UserError, match="cannot be made: Not a directory"):
+        make_run_folder(choose_run_folder(str(tmp_path / "file" / "sub"), name="x"))
 
 
 def test_default_folders_never_collide(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    paths = {open_run_folder(None, name="rlgym_llm/math gsm8k").path for _ in range(3)}
+    paths = set()
+    for _ in range(3):
+        run = choose_run_folder(None, name="rlgym_llm/math gsm8k")
+        make_run_folder(run)
+        paths.add(run.path)
     assert len(paths) == 3
     assert all(path.parent.name == "runs" and "/" not in path.name for path in paths)

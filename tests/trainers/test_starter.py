@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from rlgym_llm_envs.prompts import SYSTEM_PROMPT
 from rlgym_llm_envs.starter_problems import starter_problem, starter_row
-from rlgym_llm_trainers.starter import STARTER_DATA_SOURCE, starter_model_path, starter_recipe
+from rlgym_llm_trainers.starter import starter_model_path, starter_recipe
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "build_starter.py"
 MARGIN = 0.15
@@ -54,10 +54,6 @@ def test_the_measured_accuracies_leave_room() -> None:
     assert 0.15 <= measured["greedy_strict"] <= 0.40
     assert measured["greedy_lenient"] <= 0.45
     assert measured["stepwise_lenient"] >= 0.75
-
-
-def test_the_data_source_is_named() -> None:
-    assert STARTER_DATA_SOURCE == "rlgym/starter"
 
 
 def test_the_model_is_an_ordinary_llama_that_vllm_can_serve() -> None:

@@ -50,13 +50,13 @@ def _train(config: TrainConfig, plugins: Plugins, *, is_starter: bool) -> int:
     from rlgym_llm_trainers.grpo import train
     from rlgym_llm_trainers.loggers import open_loggers
     from rlgym_llm_trainers.report import report
-    from rlgym_llm_trainers.run_folder import open_run_folder
+    from rlgym_llm_trainers.run_folder import choose_run_folder, make_run_folder
     from rlgym_llm_trainers.session import open_session
 
     if config.trainer.num_threads is not None:
         torch.set_num_threads(config.trainer.num_threads)
     torch.manual_seed(config.trainer.seed)
-    run = open_run_folder(
+    run = choose_run_folder(
         config.trainer.output, name=config.trainer.experiment_name or config.env.id
     )
     with open_view() as view:
@@ -66,6 +66,7 @@ def _train(config: TrainConfig, plugins: Plugins, *, is_starter: bool) -> int:
                 "settings of the starter run; for GSM8K give --model and --data.train"
             )
         session = open_session(config, plugins=plugins, run=run, view=view)
+        make_run_folder(run)
         run.config.write_text(format_config(config), encoding="utf-8")
         view.note(
             f"model {session.policy.path}: {session.policy.num_parameters / 1e6:.2f}M parameters "

@@ -16,7 +16,14 @@ from transformers.utils import logging
 
 from rlgym_llm.errors import ConfigError, UserError
 
-__all__ = ["Policy", "load_policy", "make_reference", "pick_device", "save_policy"]
+__all__ = [
+    "Policy",
+    "check_model_path",
+    "load_policy",
+    "make_reference",
+    "pick_device",
+    "save_policy",
+]
 
 DType = Literal["auto", "float32", "bfloat16"]
 
@@ -79,7 +86,7 @@ def load_policy(
 
     Raises UserError, in one line that names ``--model``, where it does not load.
     """
-    _check_path(str(path))
+    check_model_path(path)
     if dtype == "auto":
         dtype = "bfloat16" if device.type == "cuda" else "float32"
     transformers_logging: Any = logging
@@ -135,11 +142,16 @@ def save_policy(policy: Policy, folder: str | Path) -> None:
     os.replace(partial, target)
 
 
-def _check_path(path: str) -> None:
-    looks_local = path.startswith((".", "/", "~")) or path.count("/") > 1
-    if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
+def check_model_path(path: str | Path) -> None:
+    """Raises UserError where ``path`` is plainly no model: cheap, so it comes before all work.
+
+    What looks like a hub id (``org/name``) passes; whether the hub has it shows in `load_policy`.
+    """
+    folder = Path(path)
+    if folder.is_dir() and not (folder / "config.json").is_file():
         raise UserError(f"--model {path}: no config.json in that folder; give a Hugging Face one")
-    if looks_local and not Path(path).is_dir():
+    looks_local = str(path).startswith((".", "/", "~")) or str(path).count("/") > 1
+    if looks_local and not folder.is_dir():
         raise UserError(f"--model {path}: no such folder")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlgym_llm.errors import UserError
 
-__all__ = ["RunFolder", "open_run_folder"]
+__all__ = ["RunFolder", "choose_run_folder", "make_run_folder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,24 +39,29 @@ class RunFolder:
         return self.path / "curve.png"
 
 
-def open_run_folder(output: str | None, *, name: str) -> RunFolder:
-    """Makes the run's folder; with no ``output`` a new one under ``runs/`` with name and time.
+def choose_run_folder(output: str | None, *, name: str) -> RunFolder:
+    """The run's folder, not yet made; with no ``output`` one under ``runs/`` with name and time.
 
     Raises UserError where the folder holds anything already: nothing is ever overwritten.
     """
     if output is None:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         safe_name = re.sub(r"[^\w.-]+", "-", name).strip("-") or "run"
-        path = _unused(Path("runs") / f"{safe_name}-{stamp}")
-    else:
-        path = Path(output).expanduser()
-    try:
-        if path.is_dir() and any(path.iterdir()):
-            raise UserError(f"--output {path}: the folder is in use; name a new or an empty one")
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output {path}: cannot be made: {error.strerror}") from error
+        return RunFolder(path=_unused(Path("runs") / f"{safe_name}-{stamp}"))
+    path = Path(output).expanduser()
+    if path.is_dir() and any(path.iterdir()):
+        raise UserError(f"--output {path}: the folder is in use; name a new or an empty one")
+    if path.exists() and not path.is_dir():
+        raise UserError(f"--output {path}: is a file; name a folder")
     return RunFolder(path=path)
+
+
+def make_run_folder(run: RunFolder) -> None:
+    """Makes the folder with its parents. Raises UserError where that is not allowed."""
+    try:
+        run.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {run.path}: cannot be made: {error.strerror}") from error
 
 
 def _unused(path: Path) -> Path:

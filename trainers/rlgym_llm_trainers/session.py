@@ -24,7 +24,13 @@ from rlgym_llm_trainers.console import View
 from rlgym_llm_trainers.environments import make_env
 from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.learner import Learner
-from rlgym_llm_trainers.model import Policy, load_policy, make_reference, pick_device
+from rlgym_llm_trainers.model import (
+    Policy,
+    check_model_path,
+    load_policy,
+    make_reference,
+    pick_device,
+)
 from rlgym_llm_trainers.run_folder import RunFolder
 from rlgym_llm_trainers.starter import starter_model_path
 
@@ -70,6 +76,9 @@ class Session:
 
 def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view: View) -> Session:
     """Makes the session. Raises UserError, in one line, for whatever cannot work."""
+    model_path = config.model.path or starter_model_path()
+    check_model_path(model_path)
+    device = pick_device(config.trainer.device)
     train_env = make_env(config, plugins, role="train")
     val_env = _make_val_env(config, plugins, view)
     rewards = config.rewards or train_env.rewards
@@ -77,8 +86,8 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     val_composer = RewardComposer(rewards, plugins, evaluation=True)
 
     policy = load_policy(
-        config.model.path or starter_model_path(),
-        device=pick_device(config.trainer.device),
+        model_path,
+        device=device,
         dtype=config.model.dtype,
         trust_remote_code=config.model.trust_remote_code,
         gradient_checkpointing=config.model.enable_gradient_checkpointing,
