@@ -14,6 +14,7 @@ from gymnasium.error import ResetNeeded
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.errors import UserError, nearest
 from rlgym_llm.reward_config import RewardsConfig, read_rewards
+from rlgym_llm.rewards import RewardPlugins
 from rlgym_llm.spaces import Conversation, UnicodeText
 from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import (
@@ -103,6 +104,8 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
         self.action_space = UnicodeText()
         is_text = isinstance(tasks[0].prompt, str)
         self.observation_space = UnicodeText(max_chars=10**9) if is_text else Conversation()
+        self.plugins: RewardPlugins | None = None
+        """Where the rewards come from; None is whatever is installed. `rlgym_llm.make` sets it."""
         self._composer: RewardComposer | None = None
         self._task: Task | None = None
         self._index: int | None = None
@@ -233,7 +236,7 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
 
     def _score(self, task: Task, *, terminated: bool, truncated: bool) -> ScoreCard:
         if self._composer is None:
-            self._composer = _new_composer(self.rewards)
+            self._composer = _new_composer(self.rewards, self.plugins)
         rollout = Rollout(
             id=task.id,
             task=task,
@@ -247,10 +250,12 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
         return self._composer([rollout])[0]
 
 
-def _new_composer(rewards: RewardsConfig) -> RewardComposer:
-    from rlgym_llm.plugins import Plugins
+def _new_composer(rewards: RewardsConfig, plugins: RewardPlugins | None) -> RewardComposer:
+    if plugins is None:
+        from rlgym_llm.plugins import Plugins
 
-    return RewardComposer(rewards, Plugins.discover())
+        plugins = Plugins.discover()
+    return RewardComposer(rewards, plugins)
 
 
 def _as_action(action: str | Action, env_name: str) -> Action:

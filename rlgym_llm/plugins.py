@@ -69,6 +69,9 @@ class Plugins:
     def __reduce__(self) -> tuple[Callable[..., Plugins], tuple[tuple[Path, ...]]]:
         return Plugins.discover, (self._extra,)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Plugins:
+        return self  # nothing in it changes, and environments that carry it are copied often
+
     def specs(self, kind: Kind) -> list[Spec]:
         """Every usable spec of a kind, sorted by name, then (environments) by version."""
         found = [

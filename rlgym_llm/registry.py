@@ -52,12 +52,15 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
     arguments = {**spec.defaults, **kwargs}
     own = {name: value for name, value in arguments.items() if name not in _GYMNASIUM_OPTIONS}
     check_arguments(f"environment {spec.name!r}", plugins.load(spec), own)
-    return gymnasium.make(
+    env = gymnasium.make(
         gymnasium.envs.registration.EnvSpec(
             id=spec.id, entry_point=spec.entry_point, kwargs=dict(spec.defaults)
         ),
         **kwargs,
     )
+    if hasattr(env.unwrapped, "plugins"):
+        env.unwrapped.plugins = plugins  # a file's environment may ask for the file's rewards
+    return env
 
 
 def find_env(id: str, plugins: Plugins) -> EnvSpec:  # noqa: A002  Gymnasium's word

@@ -399,6 +399,8 @@ def build(output: Path, recipe: Recipe, *, report: Callable[[str], None] = print
     report(f"measured: {measured}")
     model.save_pretrained(output)
     tokenizer.save_pretrained(output)
+    # safetensors writes for the owner alone, and a package keeps the mode.
+    (output / "model.safetensors").chmod(0o644)
     plain = json.loads(json.dumps(dataclasses.asdict(recipe)))
     record = {
         "recipe": plain,

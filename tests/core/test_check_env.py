@@ -52,7 +52,7 @@ class ExactComposer:
 
 @pytest.fixture(autouse=True)
 def composer(monkeypatch):
-    monkeypatch.setattr("rlgym_llm.env._new_composer", lambda rewards: ExactComposer())
+    monkeypatch.setattr("rlgym_llm.env._new_composer", lambda *_: ExactComposer())
 
 
 class Sums(TextEnv):

@@ -75,7 +75,7 @@ class Guess(TextEnv):
 
 @pytest.fixture(autouse=True)
 def composer(monkeypatch):
-    monkeypatch.setattr("rlgym_llm.env._new_composer", lambda rewards: FakeComposer())
+    monkeypatch.setattr("rlgym_llm.env._new_composer", lambda *_: FakeComposer())
     monkeypatch.setattr(FakeComposer, "seen", [])
     return FakeComposer
 
