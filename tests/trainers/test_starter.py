@@ -13,8 +13,8 @@ from rlgym_llm_envs.starter_problems import starter_problem, starter_row
 from rlgym_llm_trainers.starter import starter_model_path, starter_recipe
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "build_starter.py"
-MARGIN = 0.15
-"""A rebuild elsewhere rounds differently, and greedy choices between near-even styles flip."""
+MARGIN = 0.2
+"""Another machine rounds differently, which acts like another seed of the warm start."""
 
 
 def script() -> ModuleType:
@@ -51,7 +51,7 @@ def test_the_folder_is_small_enough_to_ship() -> None:
 
 def test_the_measured_accuracies_leave_room() -> None:
     measured = starter_recipe()["measured"]
-    assert 0.15 <= measured["greedy_strict"] <= 0.40
+    assert 0.10 <= measured["greedy_strict"] <= 0.40
     assert measured["greedy_lenient"] <= 0.45
     assert measured["stepwise_lenient"] >= 0.75
 
@@ -141,7 +141,8 @@ def test_the_shipped_model_measures_as_its_recipe_says() -> None:
 
 @pytest.mark.slow
 def test_a_rebuild_is_as_good(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
     build_starter = script()
     record = build_starter.build(tmp_path / "starter", build_starter.Recipe())
     assert record["tokenizer_sha256"] == starter_recipe()["tokenizer_sha256"]

@@ -10,7 +10,6 @@ from rlgym_llm.cli import guarded
 from rlgym_llm.config import format_config, parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.plugins import Plugins
-from rlgym_llm_trainers.environments import make_env, uses_starter_problems
 from rlgym_llm_trainers.starter import starter_run_path
 
 __all__ = ["main"]
@@ -26,6 +25,9 @@ def _run(argv: Sequence[str]) -> int:
     if command.help is not None:
         print(command.help)
         return 0
+    # Past this line Gymnasium is needed, and in `_train` torch: --help waits for neither.
+    from rlgym_llm_trainers.environments import make_env, uses_starter_problems
+
     plugins = Plugins.discover(command.config.plugins)
     is_starter = uses_starter_problems(command.config, plugins)
     if is_starter:
@@ -33,7 +35,7 @@ def _run(argv: Sequence[str]) -> int:
         command = parse_command(["--config", str(starter_run_path()), *argv])
     config = command.config
     if command.print_config:
-        print(format_config(config), end="")
+        print(format_config(config, command.sources), end="")
     elif command.dry_run:
         tasks = make_env(config, plugins, role="train").tasks
         print(describe(plan_batches(config, num_prompts=len(tasks))))
@@ -43,7 +45,6 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _train(config: TrainConfig, plugins: Plugins, *, is_starter: bool) -> int:
-    # Everything that needs torch is imported here, so that --help and --dry-run stay instant.
     import torch
 
     from rlgym_llm_trainers.console import open_view
