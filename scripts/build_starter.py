@@ -2,10 +2,11 @@
 
     python scripts/build_starter.py --output trainers/rlgym_llm_trainers/starter_model
 
-A tiny Llama is warm-started on generated solutions of the starter problems, written in mixed
-styles: some give the answer without a step, some leave out the final marker, some err, some stop
-early. The style is drawn apart from the numbers, so the model can work a problem out but mostly
-does not: room that reinforcement learning wins back.
+A tiny Llama is warm-started on generated solutions of the starter problems: first on their steps
+alone, then on full solutions, at last in mixed styles, where some give the answer without a step,
+some leave out the final marker, some err, some stop early. The style is drawn apart from the
+numbers, so the model can work a problem out but mostly does not: room that reinforcement learning
+wins back.
 One seed on one thread gives the same weights again on the same machine.
 """
 

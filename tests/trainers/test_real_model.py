@@ -26,8 +26,11 @@ def test_smollm2_trains_three_steps_on_gsm8k(test_data, tmp_path):
             *("--data.train", str(test_data / "data" / "gsm8k" / "train.jsonl")),
             *("--data.val", str(test_data / "data" / "gsm8k" / "test.jsonl")),
             *("--data.train_batch_size", "2", "--rollout.n", "4", "--data.val_max_samples", "4"),
-            *("--data.max_response_length", "96", "--trainer.total_training_steps", "3"),
-            *("--output", str(tmp_path / "out"), "--reward", "math=1.0", "--reward", "length=0.01"),
+            *("--data.max_response_length", "64", "--trainer.total_training_steps", "3"),
+            # The characters written differ between siblings, so that every group has a gradient.
+            *("--reward", "math=1.0", "--reward", "length=0.01"),
+            *("--rewards.components.length.options.unit", "chars"),
+            *("--output", str(tmp_path / "out")),
         ],
         capture_output=True,
         text=True,
