@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from rlgym_llm.builtin_commands import BUILTIN_COMMANDS
-from rlgym_llm.errors import UserError
+from rlgym_llm.errors import RlgymError, UserError
 from rlgym_llm.plugin_sources import own_version
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.specs import CommandSpec, Kind, Spec
 
 __all__ = ["CommandParser", "guarded", "main", "plugin_parser"]
 
-USER_ERROR, INTERRUPTED, PIPE_CLOSED = 2, 128 + 2, 128 + 13
-"""Exit codes: something the user can mend; Ctrl-C and a closed pipe as shells count signals."""
+FAILED, USER_ERROR, INTERRUPTED, PIPE_CLOSED = 1, 2, 128 + 2, 128 + 13
+"""Exit codes: a failure on the way; user errors; Ctrl-C and closed pipes as shells do."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,15 +29,17 @@ def guarded(fn: Callable[[Sequence[str]], int], argv: Sequence[str], prog: str) 
     """``fn(argv)``, with what ends a command line early turned into its exit code.
 
     A UserError is one line ``prog: message`` on stderr and 2; Ctrl-C is 130; a reader that closed
-    the pipe (``rlgym env list | head -1``) is 141, in silence. Our own mistakes keep a traceback.
+    the pipe (``rlgym env list | head -1``) is 141, in silence. What failed on the way through
+    nobody's typing (a judge that is down) is one line and 1. Our own mistakes keep a traceback.
     """
     try:
         code = fn(argv)
         sys.stdout.flush()  # so that a closed pipe shows here and not at the interpreter's exit
         return code
-    except UserError as wrong:
-        print(f"{prog}: {' '.join(str(wrong).splitlines())}", file=sys.stderr)
-        return USER_ERROR
+    except RlgymError as wrong:
+        said = "; ".join([str(wrong), *getattr(wrong, "__notes__", ())])
+        print(f"{prog}: {' '.join(said.splitlines())}", file=sys.stderr)
+        return USER_ERROR if isinstance(wrong, UserError) else FAILED
     except KeyboardInterrupt:
         print(f"{prog}: interrupted", file=sys.stderr)
         return INTERRUPTED

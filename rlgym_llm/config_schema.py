@@ -234,8 +234,9 @@ class ValKwargsConfig(Section):
 class RolloutConfig(Section):
     """How the policy samples."""
 
-    name: Literal["auto", "hf"] = "auto"
-    """Generator; auto is hf, the model's own forward pass with a key-value cache."""
+    name: str = "auto"
+    """Generator, by its registered name; auto is hf: the model's own forward pass with a key-value
+    cache."""
     n: Count = 8
     """Responses a prompt: the size of a group."""
     temperature: Positive = 1.0
@@ -273,7 +274,7 @@ class TrainerConfig(Section):
     output: str | None = None
     """Folder of the run, new or empty; null makes one under `runs/`."""
     logger: tuple[Logger, ...] = ("console",)
-    """Loggers; `metrics.jsonl` in the run's folder is always written."""
+    """Loggers; console shows the steps, `metrics.jsonl` in the run's folder is always written."""
     log_val_generations: Natural = 0
     """Validation samples shown each time."""
     rollout_data_dir: str | None = None

@@ -11,7 +11,7 @@ import pytest
 
 from rlgym_llm.cli import guarded, main
 from rlgym_llm.commands.table import print_table
-from rlgym_llm.errors import UserError
+from rlgym_llm.errors import RewardError, UserError
 
 MINE = """
     from rlgym_llm import CommandSpec, RewardSpec, hookimpl, reward
@@ -225,6 +225,15 @@ class TestGuarded:
 
         assert guarded(fail, [], "prog") == 2
         assert capsys.readouterr().err == "prog: first second\n"
+
+    def test_a_failure_on_the_way_is_one_line_with_its_notes(self, capsys: Captured) -> None:
+        def fail(argv: Sequence[str]) -> int:
+            error = RewardError("the judge is down")
+            error.add_note("the model is in runs/x")
+            raise error
+
+        assert guarded(fail, [], "prog") == 1
+        assert capsys.readouterr().err == "prog: the judge is down; the model is in runs/x\n"
 
     def test_interrupt(self, capsys: Captured) -> None:
         def fail(argv: Sequence[str]) -> int:

@@ -244,7 +244,6 @@ def test_plugins_add_up(write: Write) -> None:
             "--trainer.logger: expected 'console', 'jsonl', 'tensorboard' or 'wandb', "
             "got 'wandbb'; did you mean 'wandb'?",
         ),
-        ("--rollout.name vllm", "--rollout.name: expected 'auto' or 'hf', got 'vllm'"),
         ("--env.kwargs 3", "--env.kwargs: expected a mapping, got 3"),
         ("--rollout.nn 3", "unknown key --rollout.nn; did you mean --rollout.n?"),
         ("--trainer.val-only", "unknown key --trainer.val-only; did you mean --trainer.val_only?"),

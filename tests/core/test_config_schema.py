@@ -36,7 +36,6 @@ def test_frozen_and_closed() -> None:
         ("rollout", {"temperature": 0}),
         ("rollout", {"top_p": 0.9}),
         ("rollout", {"top_k": 50}),
-        ("rollout", {"name": "vllm"}),
         ("rollout", {"val_kwargs": {"temperature": 0.7}}),
         ("rollout", {"val_kwargs": {"n": 4}}),
         ("rollout", {"val_kwargs": {"do_sample": True}}),

@@ -60,7 +60,7 @@ def _train(config: TrainConfig, plugins: Plugins, *, is_starter: bool) -> int:
     run = choose_run_folder(
         config.trainer.output, name=config.trainer.experiment_name or config.env.id
     )
-    with open_view() as view:
+    with open_view(shows_steps="console" in config.trainer.logger) as view:
         if is_starter:
             view.note(
                 "starter problems: generated word problems (rlgym/starter), not GSM8K, with the "

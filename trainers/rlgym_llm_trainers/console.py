@@ -62,9 +62,13 @@ class View(Protocol):
 
 
 class PlainView:
-    """One line a step on standard output, without colours or cursor movement."""
+    """One line a step on standard output, without colours or cursor movement.
 
-    def __init__(self) -> None:
+    With ``shows_steps=False`` only notes are printed.
+    """
+
+    def __init__(self, *, shows_steps: bool = True) -> None:
+        self._shows_steps = shows_steps
         self._total = 0
 
     def start(self, total_steps: int) -> None:
@@ -81,7 +85,7 @@ class PlainView:
     def step(self, step: int, metrics: Metrics) -> None:
         """Prints ``step 3/60  reward 0.412  length 38.1 ...``."""
         cells = [f"{name} {value}" for name, value in _cells(metrics).items()]
-        if cells:
+        if cells and self._shows_steps:
             print(f"step {step}/{self._total}  " + "  ".join(cells), flush=True)
 
     def __enter__(self) -> Self:
@@ -150,10 +154,12 @@ class LiveView:
         return Group(table, self._progress) if self._rows else Group(self._progress)
 
 
-def open_view() -> View:
+def open_view(*, shows_steps: bool = True) -> View:
     """The live view on a terminal, the plain one anywhere else."""
     console = Console()
-    return LiveView(console) if console.is_terminal else PlainView()
+    if console.is_terminal and shows_steps:
+        return LiveView(console)
+    return PlainView(shows_steps=shows_steps)
 
 
 def _cells(metrics: Metrics) -> dict[str, str]:

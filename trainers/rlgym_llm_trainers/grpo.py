@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlgym_llm.compose import scoring_metrics
+from rlgym_llm.errors import RlgymError
 from rlgym_llm.rollout import run_groups, stable_seed
 from rlgym_llm.store import write_rollouts
 from rlgym_llm.types import Rollout, ScoreCard, Task
@@ -60,18 +61,22 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
         if config.trainer.val_before_train or config.trainer.val_only:
             first = last = _validate(session, step=0)
             _log(session, loggers, 0, last.metrics)
-        for step in range(1, total_steps + 1):
-            if interrupt.is_set:
-                break
-            metrics = _train_step(session, step)
-            steps_done = step
-            if _is_validation_step(step, config.trainer.test_freq, total_steps):
-                last = _validate(session, step=step)
-                metrics |= last.metrics
-            _log(session, loggers, step, metrics)
-        if steps_done:
-            view.phase("saving")
-            save_policy(session.policy, session.run.model)
+        try:
+            for step in range(1, total_steps + 1):
+                if interrupt.is_set:
+                    break
+                metrics = _train_step(session, step)
+                steps_done = step
+                if _is_validation_step(step, config.trainer.test_freq, total_steps):
+                    last = _validate(session, step=step)
+                    metrics |= last.metrics
+                _log(session, loggers, step, metrics)
+        except RlgymError as error:
+            # What was learned before a judge died is worth keeping.
+            if _save(session, steps_done):
+                error.add_note(f"the model after {steps_done} steps is in {session.run.model}")
+            raise
+        _save(session, steps_done)
         return TrainResult(
             steps_done=steps_done, was_interrupted=interrupt.is_set, first=first, last=last
         )
@@ -92,6 +97,7 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
             generator=session.generator,
             params=session.train_params,
             max_prompt_tokens=config.data.max_prompt_length,
+            max_context_tokens=session.policy.max_positions,
         )
     rollouts = [rollout for group in groups for rollout in group.rollouts]
 
@@ -104,6 +110,8 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
 
     view.phase("learning")
     samples = samples_to_train(rollouts, cards)
+    if not samples:
+        raise _nothing_to_learn(step, rollouts, cards)
     if session.learner.has_reference:
         with clock("ref"):
             samples = session.learner.add_reference(samples)
@@ -132,6 +140,26 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
             ),
         }
     )
+
+
+def _nothing_to_learn(
+    step: int, rollouts: Sequence[Rollout], cards: Sequence[ScoreCard]
+) -> RlgymError:
+    """Why not one of the step's rollouts can be trained on."""
+    for rollout, card in zip(rollouts, cards, strict=True):
+        if why := rollout.error or card.error:
+            return RlgymError(
+                f"step {step}: nothing to learn from in {len(rollouts)} rollouts: {why}"
+            )
+    return RlgymError(f"step {step}: nothing was sampled in {len(rollouts)} rollouts")
+
+
+def _save(session: Session, steps_done: int) -> bool:
+    """Saves the model, where there is anything new to save."""
+    if steps_done:
+        session.view.phase("saving")
+        save_policy(session.policy, session.run.model)
+    return steps_done > 0
 
 
 def _tasks_of(session: Session, step: int) -> list[Task]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from rlgym_llm.batch_arithmetic import BatchPlan, plan_batches
 from rlgym_llm.compose import RewardComposer
@@ -14,7 +15,7 @@ from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.env import TextEnv
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.errors import ConfigError, DataError
-from rlgym_llm.generate import SamplingParams
+from rlgym_llm.generate import Generator, SamplingParams
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.specs import Kind
 from rlgym_llm.tasks import TaskSource
@@ -22,7 +23,6 @@ from rlgym_llm.types import Task
 from rlgym_llm_trainers.advantages import GroupAdvantages
 from rlgym_llm_trainers.console import View
 from rlgym_llm_trainers.environments import make_env
-from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.model import (
     Policy,
@@ -34,7 +34,15 @@ from rlgym_llm_trainers.model import (
 from rlgym_llm_trainers.run_folder import RunFolder
 from rlgym_llm_trainers.starter import starter_model_path
 
-__all__ = ["Session", "open_session"]
+__all__ = ["LocalGenerator", "Session", "open_session"]
+
+
+class LocalGenerator(Generator, Protocol):
+    """A generator over the learner's own weights, made as ``make(policy, max_num_seqs=256)``."""
+
+    def set_policy_version(self, version: int) -> None:
+        """Tells that the shared weights are now those of ``version``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +54,7 @@ class Session:
     run: RunFolder
     view: View
     policy: Policy
-    generator: HFGenerator
+    generator: LocalGenerator
     learner: Learner
     estimate_advantages: Callable[..., GroupAdvantages]
     train_tasks: TaskSource
@@ -93,7 +101,9 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         gradient_checkpointing=config.model.enable_gradient_checkpointing,
     )
     _check_room(config, policy)
-    generator = HFGenerator(policy, max_num_seqs=config.rollout.max_num_seqs)
+    name = "hf" if config.rollout.name == "auto" else config.rollout.name
+    make_generator = plugins.load(plugins.get(Kind.GENERATOR, name))
+    generator = make_generator(policy, max_num_seqs=config.rollout.max_num_seqs)
     train_task_ids = _fitting(config, train_env.tasks, generator, view)
     plan = plan_batches(config, num_prompts=len(train_task_ids))
     val_tasks = _val_tasks(config, val_env)
@@ -102,7 +112,7 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     learner = Learner(
         policy,
         config.actor,
-        policy_loss=plugins.get(Kind.POLICY_LOSS, config.actor.policy_loss).load(),
+        policy_loss=plugins.load(plugins.get(Kind.POLICY_LOSS, config.actor.policy_loss)),
         mini_batch_prompts=plan.mini_batch_prompts,
         micro_batch_size=plan.micro_batch_size,
         reference_batch_size=plan.reference_batch_size,
@@ -120,7 +130,9 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         policy=policy,
         generator=generator,
         learner=learner,
-        estimate_advantages=plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator).load(),
+        estimate_advantages=plugins.load(
+            plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator)
+        ),
         train_tasks=train_env.tasks,
         train_task_ids=train_task_ids,
         val_tasks=val_tasks,
@@ -162,7 +174,7 @@ def _val_tasks(config: TrainConfig, env: TextEnv | None) -> tuple[Task, ...]:
 
 
 def _fitting(
-    config: TrainConfig, tasks: TaskSource, generator: HFGenerator, view: View
+    config: TrainConfig, tasks: TaskSource, generator: LocalGenerator, view: View
 ) -> tuple[int, ...]:
     """Indices of the tasks whose prompts fit, or DataError where they may not be left out."""
     view.phase("reading tasks")

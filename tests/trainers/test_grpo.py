@@ -1,0 +1,117 @@
+"""The loop in this process: what happens when something dies on the way, and who may join in."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+
+import pytest
+import torch
+from rlgym_llm_trainers.cli import main
+from rlgym_llm_trainers.model import load_policy
+
+PLUGIN = """
+    from rlgym_llm import hookimpl, reward
+    from rlgym_llm.specs import AdvantageSpec, GeneratorSpec, PolicyLossSpec, RewardSpec
+    from rlgym_llm_trainers.advantages import grpo_advantages
+    from rlgym_llm_trainers.hf_generator import HFGenerator
+    from rlgym_llm_trainers.losses import ppo_clip_loss
+
+    calls = {"scored": 0, "advantages": 0, "losses": 0, "generated": 0}
+
+    @reward("dying", range=(0, 1))
+    def dying(completion, *, alive_for: int = 8):
+        calls["scored"] += 1
+        if calls["scored"] > alive_for:
+            raise ConnectionError("the judge is down")
+        return len(completion) % 7 / 7
+
+    def my_advantages(rewards, group_ids, **options):
+        calls["advantages"] += 1
+        return grpo_advantages(rewards, group_ids, **options)
+
+    def my_loss(inputs, **options):
+        calls["losses"] += 1
+        return ppo_clip_loss(inputs, **options)
+
+    class MyGenerator(HFGenerator):
+        def generate(self, requests):
+            calls["generated"] += len(requests)
+            return super().generate(requests)
+
+    def show(argv):
+        print(sorted(calls.items()))
+        return 0
+
+    @hookimpl
+    def rlgym_register(kind):
+        made = {
+            "reward": RewardSpec(name="dying", entry_point=f"{__name__}:dying"),
+            "advantage": AdvantageSpec(name="mine", entry_point=f"{__name__}:my_advantages"),
+            "policy_loss": PolicyLossSpec(name="mine", entry_point=f"{__name__}:my_loss"),
+            "generator": GeneratorSpec(name="mine", entry_point=f"{__name__}:MyGenerator"),
+        }
+        return [made[kind]] if kind in made else []
+"""
+
+SMALL = [
+    *("--data.train_batch_size", "2", "--rollout.n", "4", "--data.val_max_samples", "2"),
+    *("--trainer.val_before_train", "false", "--trainer.test_freq", "100"),
+    *("--data.max_response_length", "24", "--trainer.num_threads", "1"),
+]
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(textwrap.dedent(PLUGIN))
+    return str(path)
+
+
+def run(tmp_path, plugin, *flags):
+    return main(["--plugin", plugin, "--output", str(tmp_path / "out"), *SMALL, *flags])
+
+
+def test_a_judge_that_dies_ends_the_run_and_keeps_what_was_learned(tmp_path, plugin, capsys):
+    flags = ["--reward", "dying", "--trainer.total_training_steps", "5"]
+    assert run(tmp_path, plugin, *flags) == 1
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert "'dying'" in stderr
+    assert "the judge is down" in stderr
+    assert "the model after 1 steps is in" in stderr
+    load_policy(tmp_path / "out" / "model", device=torch.device("cpu"))
+    rows = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["step"] for row in rows] == [1]
+
+
+def test_a_step_without_any_score_is_an_error_even_if_failures_are_tolerated(
+    tmp_path, plugin, capsys
+):
+    flags = ["--reward", "dying", "--rewards.max_error_rate", "1.0"]
+    flags += ["--rewards.components.dying.options.alive_for", "0"]
+    assert run(tmp_path, plugin, *flags, "--trainer.total_training_steps", "1") == 1
+    assert "step 1: nothing to learn from in 8 rollouts: " in capsys.readouterr().err
+    assert not (tmp_path / "out" / "model").exists()
+
+
+def test_advantages_losses_and_generators_of_others_train_by_name(tmp_path, plugin):
+    flags = ["--algorithm.adv_estimator", "mine", "--actor.policy_loss", "mine"]
+    flags += ["--rollout.name", "mine", "--trainer.total_training_steps", "1"]
+    assert run(tmp_path, plugin, *flags) == 0
+    (module,) = [m for m in sys.modules.values() if getattr(m, "__file__", None) == plugin]
+    assert module.calls["advantages"] == 1
+    assert module.calls["losses"] >= 1
+    # 2 prompts x 4 samples, and 2 validation problems after the last step.
+    assert module.calls["generated"] == 10
+
+
+@pytest.mark.parametrize(
+    "key", ["--algorithm.adv_estimator", "--actor.policy_loss", "--rollout.name"]
+)
+def test_an_unknown_name_is_one_line(tmp_path, plugin, capsys, key):
+    assert run(tmp_path, plugin, key, "mein") == 2
+    assert "unknown" in (stderr := capsys.readouterr().err)
+    assert stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
