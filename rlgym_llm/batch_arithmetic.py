@@ -13,7 +13,7 @@ from rlgym_llm.errors import ConfigError
 
 __all__ = ["LARGEST_DEFAULT_MICRO_BATCH", "BatchPlan", "describe", "plan_batches"]
 
-LARGEST_DEFAULT_MICRO_BATCH = 64
+LARGEST_DEFAULT_MICRO_BATCH = 32
 """Sequences in a micro-batch, at most, where none is asked for."""
 
 

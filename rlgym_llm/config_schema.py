@@ -157,7 +157,7 @@ class ActorConfig(Section):
     ppo_mini_batch_size: Count | None = None
     """Prompts an optimizer step, over all ranks; null is `data.train_batch_size`."""
     ppo_micro_batch_size_per_gpu: Count | None = None
-    """Sequences in one forward and backward pass on one rank; null is the largest divisor up to 64.
+    """Sequences in one forward and backward pass on one rank; null is the largest divisor up to 32.
     It bounds the memory and never changes the result."""
     ppo_epochs: Count = 1
     """Passes over each batch."""

@@ -46,17 +46,17 @@ def test_sequences_are_prompts_times_responses() -> None:
 
 def test_defaults_fit_one_rank() -> None:
     plan = plan_batches(TrainConfig(), num_prompts=1000)
-    # 32 x 8 = 256 sequences, 64 at a time; 1000 prompts hold 31 batches of 32 and 8 prompts more.
-    assert (plan.batch_sequences, plan.mini_batch_prompts, plan.micro_batch_size) == (256, 32, 64)
-    assert (plan.accumulation_steps, plan.updates_per_step) == (4, 1)
+    # 32 x 8 = 256 sequences, 32 at a time; 1000 prompts hold 31 batches of 32 and 8 prompts more.
+    assert (plan.batch_sequences, plan.mini_batch_prompts, plan.micro_batch_size) == (256, 32, 32)
+    assert (plan.accumulation_steps, plan.updates_per_step) == (8, 1)
     assert (plan.steps_per_epoch, plan.total_steps, plan.num_left_out) == (31, 31, 8)
-    assert plan.reference_batch_size == 64
+    assert plan.reference_batch_size == 32
 
 
 def test_default_micro_batch_divides() -> None:
-    assert plan_batches(config(train=12, n=3)).micro_batch_size == 36  # 36 fits as it is
-    assert plan_batches(config(train=10, n=10)).micro_batch_size == 50  # of 100, at most 64
-    assert plan_batches(config(train=67, n=1)).micro_batch_size == 1  # a prime above 64
+    assert plan_batches(config(train=10, n=3)).micro_batch_size == 30  # 30 fits as it is
+    assert plan_batches(config(train=10, n=10)).micro_batch_size == 25  # of 100, at most 32
+    assert plan_batches(config(train=67, n=1)).micro_batch_size == 1  # a prime above 32
 
 
 def test_reference_batch_need_not_divide() -> None:

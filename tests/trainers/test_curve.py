@@ -17,12 +17,12 @@ def metrics_path(tmp_path):
 
 
 def test_steps_without_the_metric_are_no_points(metrics_path):
-    curve = read_curve(metrics_path, keys=["acc", "absent"], title="t")
-    assert curve.series == {"acc": ((0, 0.25), (10, 0.75))}
+    curve = read_curve(metrics_path, keys={"acc": "accuracy", "absent": "x"}, title="t")
+    assert curve.series == {"accuracy": ((0, 0.25), (10, 0.75))}
 
 
 def test_drawing_names_the_series_and_holds_no_escape_codes(metrics_path):
-    drawing = draw_curve(read_curve(metrics_path, keys=["acc"], title="accuracy"))
+    drawing = draw_curve(read_curve(metrics_path, keys={"acc": "acc"}, title="accuracy"))
     assert drawing is not None
     assert "acc" in drawing
     assert "accuracy" in drawing
@@ -32,5 +32,5 @@ def test_drawing_names_the_series_and_holds_no_escape_codes(metrics_path):
 
 def test_png_is_written(metrics_path, tmp_path):
     target = tmp_path / "curve.png"
-    assert save_curve(read_curve(metrics_path, keys=["acc"], title="t"), target)
+    assert save_curve(read_curve(metrics_path, keys={"acc": "acc"}, title="t"), target)
     assert target.read_bytes().startswith(b"\x89PNG")

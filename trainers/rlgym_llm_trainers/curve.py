@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -21,14 +21,14 @@ class Curve:
     series: dict[str, Points]
 
 
-def read_curve(metrics_path: Path, *, keys: Iterable[str], title: str) -> Curve:
-    """The series of ``keys`` found in the file; a key that no step has is left out."""
+def read_curve(metrics_path: Path, *, keys: Mapping[str, str], title: str) -> Curve:
+    """The metrics ``{key: label}`` that the file has, as series; one that no step has is left out."""
     rows = [json.loads(line) for line in metrics_path.read_text(encoding="utf-8").splitlines()]
     series = {
-        key: tuple((row["step"], row[key]) for row in rows if row.get(key) is not None)
-        for key in keys
+        label: tuple((row["step"], row[key]) for row in rows if row.get(key) is not None)
+        for key, label in keys.items()
     }
-    return Curve(title=title, series={key: points for key, points in series.items() if points})
+    return Curve(title=title, series={name: points for name, points in series.items() if points})
 
 
 def draw_curve(curve: Curve, *, width: int = 78, height: int = 18) -> str | None:

@@ -15,10 +15,10 @@ def report(result: TrainResult, run: RunFolder, *, title: str) -> None:
     """Shows the validation before and after, draws the curve and saves it, names the outputs."""
     first = result.first.metrics if result.first else {}
     last = result.last.metrics if result.last and result.last is not result.first else {}
-    shares = [key for key in (first or last) if _is_share(key)]
+    shares = {key: key.split("/", 1)[1] for key in first or last if _is_share(key)}
     for line in before_after(first, last):
         print(line)
-    curve = read_curve(run.metrics, keys=shares or ["critic/score/mean"], title=title)
+    curve = read_curve(run.metrics, keys=shares or {"critic/score/mean": "score"}, title=title)
     if result.steps_done and curve.series:
         drawing = draw_curve(curve)
         if drawing:
