@@ -22,7 +22,7 @@ class Curve:
 
 
 def read_curve(metrics_path: Path, *, keys: Mapping[str, str], title: str) -> Curve:
-    """The metrics ``{key: label}`` that the file has, as series; one that no step has is left out."""
+    """The metrics ``{key: label}`` as series; one that no step of the file has is left out."""
     rows = [json.loads(line) for line in metrics_path.read_text(encoding="utf-8").splitlines()]
     series = {
         label: tuple((row["step"], row[key]) for row in rows if row.get(key) is not None)
