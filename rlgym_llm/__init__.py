@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rlgym_llm.errors import (
         ConfigError,
         DataError,
-        EnvError,
         GeneratorError,
         PluginError,
         RewardError,
@@ -77,7 +76,6 @@ __all__ = [
     "Component",
     "ConfigError",
     "DataError",
-    "EnvError",
     "EnvSpec",
     "FinishReason",
     "GenerateRequest",
@@ -127,7 +125,7 @@ __all__ = [
 _NAMES_BY_MODULE = {
     "compose": "RewardComposer",
     "env": "TextEnv TurnOutcome",
-    "errors": "ConfigError DataError EnvError GeneratorError PluginError RewardError RlgymError "
+    "errors": "ConfigError DataError GeneratorError PluginError RewardError RlgymError "
     "UnknownNameError UserError",
     "generate": "GenerateRequest Generator SamplingParams ScriptedGenerator",
     "hookspecs": "hookimpl",

@@ -92,7 +92,7 @@ def _component(
 ) -> Component:
     value = score.value
     if score.status in _FAILED:
-        if on_error == "raise":
+        if on_error == "raise" and weight:
             raise RewardError(score.error or f"reward {score.name!r} failed")
         if on_error != "mask":
             value = on_error.const if isinstance(on_error, Const) else 0.0
@@ -156,6 +156,11 @@ class RewardComposer:
     def needs_groups(self) -> bool:
         """Whether a component compares siblings, so that groups must be scored whole."""
         return any(reward.scope == "group" for reward in self._rewards.values())
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Lowest and highest raw score of each component, as its reward declares them."""
+        return {name: reward.range for name, reward in self._rewards.items()}
 
     def setup(self) -> None:
         """Sets up every reward that is not yet; closes those set up where one of them raises."""
@@ -246,6 +251,8 @@ class RewardComposer:
         """
         worst = (self.config.max_error_rate, "", "")
         for name, found in scores.items():
+            if not self.weights[name]:
+                continue  # a metric changes nothing, not by failing either
             recent = self._recent[name]
             recent.append((len(found), sum(score.status in _FAILED for score in found)))
             while sum(count for count, _ in recent) - recent[0][0] >= _ERROR_WINDOW:

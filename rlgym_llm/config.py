@@ -29,7 +29,14 @@ from rlgym_llm.reward_config import RewardsConfig, parse_reward_flag
 from rlgym_llm.secrets_mask import MASK, is_secret_name
 from rlgym_llm.yaml_text import load_scalar, read_yaml, read_yaml_file
 
-__all__ = ["ParsedCommand", "describe_config", "format_config", "load_config", "parse_command"]
+__all__ = [
+    "ParsedCommand",
+    "describe_config",
+    "format_config",
+    "load_config",
+    "over_file",
+    "parse_command",
+]
 
 Path = tuple[str, ...]
 _ASSIGNMENT = re.compile(r"^\+{0,2}([A-Za-z_][\w.@/]*)=(.*)$", re.DOTALL)
@@ -48,6 +55,10 @@ class ParsedCommand:
     dry_run: bool = False
     help: str | None = None
     """The text to print instead of doing anything, None where nobody asked for it."""
+    plugin_files: tuple[str, ...] = ()
+    """Files given by ``--plugin``."""
+    layers: tuple[tuple[_Setting, ...], ...] = ()
+    """What was given, layer by layer; `over_file` puts another one beneath."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,22 +101,36 @@ def parse_command(argv: Sequence[str]) -> ParsedCommand:
     if "--help" in argv or "-h" in argv:
         return ParsedCommand(config=TrainConfig(), help=help_text())
     arguments = _sort_arguments(argv)
-    layers = [list(_settings_in(read_yaml_file(file), file)) for file in arguments.files]
-    layers.append([*_flag_settings(arguments), *_reward_settings(arguments.rewards)])
-    tree, sources = _merge(layers)
-    if arguments.plugins and isinstance(tree.setdefault("plugins", []), list):
-        tree["plugins"] = [*tree["plugins"], *arguments.plugins]
+    layers = [tuple(_settings_in(read_yaml_file(file), file)) for file in arguments.files]
+    layers.append((*_flag_settings(arguments), *_reward_settings(arguments.rewards)))
+    return _build(
+        ParsedCommand(
+            config=TrainConfig(),
+            plugin_files=tuple(arguments.plugins),
+            print_config="--print-config" in arguments.switches,
+            dry_run="--dry-run" in arguments.switches,
+            layers=tuple(layers),
+        )
+    )
+
+
+def over_file(command: ParsedCommand, file: str) -> ParsedCommand:
+    """The same command with the settings of ``file`` beneath all that it was given."""
+    beneath = tuple(_settings_in(read_yaml_file(file), file))
+    return _build(replace(command, layers=(beneath, *command.layers)))
+
+
+def _build(command: ParsedCommand) -> ParsedCommand:
+    """The command with the configuration that its layers amount to."""
+    tree, sources = _merge(command.layers)
+    if command.plugin_files and isinstance(tree.setdefault("plugins", []), list):
+        tree["plugins"] = [*tree["plugins"], *command.plugin_files]
         sources["plugins",] = "--plugin"
     try:
         config = TrainConfig.model_validate(tree)
     except ValidationError as invalid:
         raise ConfigError(explain_invalid(invalid, tree, sources)) from None
-    return ParsedCommand(
-        config=config,
-        sources=sources,
-        print_config="--print-config" in arguments.switches,
-        dry_run="--dry-run" in arguments.switches,
-    )
+    return replace(command, config=config, sources=sources)
 
 
 def _sort_arguments(argv: Sequence[str]) -> _Arguments:

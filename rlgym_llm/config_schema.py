@@ -41,6 +41,7 @@ __all__ = [
 
 Count = Annotated[int, Field(strict=True, ge=1)]
 Natural = Annotated[int, Field(strict=True, ge=0)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Every = Annotated[int, Field(strict=True, ge=-1)]
 TopK = Annotated[int, Field(strict=True, ge=-1)]
 NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
@@ -76,7 +77,7 @@ class ModelConfig(Section):
     path: str | None = None
     """Hugging Face folder or hub id; null is the starter model that ships with the package."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Type of the weights; auto is bfloat16 on CUDA and float32 on a CPU."""
+    """Type of the weights; auto is float32. In bfloat16 small updates round to nothing."""
     trust_remote_code: bool = False
     """Runs Python code that comes with the model; only for models you trust."""
     enable_gradient_checkpointing: bool = False
@@ -100,7 +101,7 @@ class DataConfig(Section):
     """Longest response, in tokens."""
     shuffle: bool = True
     """Draws the tasks of each epoch in an order of its own."""
-    seed: Annotated[int, Field(strict=True, ge=0)] | None = None
+    seed: Seed | None = None
     """Seed of that order; null is `trainer.seed`."""
     filter_overlong_prompts: bool = True
     """Leaves out tasks whose prompt is too long (the number is shown); false makes them errors."""
@@ -270,7 +271,7 @@ class TrainerConfig(Section):
     project_name: str = "rlgym"
     """Project under which loggers file the run."""
     experiment_name: str | None = None
-    """Name of the run; null is the environment's."""
+    """Name of the run, in loggers and in its folder; null leaves it to them."""
     output: str | None = None
     """Folder of the run, new or empty; null makes one under `runs/`."""
     logger: tuple[Logger, ...] = ("console",)
@@ -289,7 +290,7 @@ class TrainerConfig(Section):
     """Validates every so many steps and after the last one; -1 only after the last one."""
     device: str = "auto"
     """Where the model runs, such as cpu or cuda:0; auto is CUDA where there is one."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Seed of everything that is drawn."""
     num_threads: Count | None = None
     """Threads of one matrix product on a CPU; null leaves it to torch."""

@@ -49,6 +49,9 @@ class EnvPool:
         self._idle.append(env)
 
     def close(self) -> None:
-        """Closes the idle environments; safe to call twice."""
+        """Closes the idle environments and the one they were copied from; safe to call twice."""
         while self._idle:
             self._idle.pop().close()
+        if self._prototype is not None:
+            self._prototype.close()
+            self._prototype = None

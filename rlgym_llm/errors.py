@@ -9,7 +9,6 @@ from pathlib import Path
 __all__ = [
     "ConfigError",
     "DataError",
-    "EnvError",
     "GeneratorError",
     "PluginError",
     "RewardError",
@@ -69,10 +68,6 @@ class UnknownNameError(UserError, LookupError):
 
 class PluginError(UserError):
     """A plugin is broken: it does not import, its hook is misspelt, or its names clash."""
-
-
-class EnvError(RlgymError):
-    """An environment raised while an episode ran."""
 
 
 class GeneratorError(RlgymError):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rlgym_llm.errors import PluginError, UserError
+from rlgym_llm.errors import UserError
+from rlgym_llm.file_module import import_file
 from rlgym_llm.hookspecs import PROJECT_NAME
 from rlgym_llm.specs import Kind
 
@@ -128,23 +127,4 @@ def _file(path: Path) -> PluginSource:
     if not path.resolve().is_file():
         raise UserError(f"plugin file {path} does not exist")
     record = PluginRecord(name=str(path), entry_point=str(path))
-    return PluginSource(record=record, load=lambda: _import_file(path.resolve()))
-
-
-def _import_file(path: Path) -> Any:
-    # One module name per path, the same in every process, so that "module:attr" resolves anywhere
-    # and files of the same name do not meet. Like any module it is executed once.
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
-    name = f"rlgym_plugin_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise PluginError(f"{path} is no Python file")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+    return PluginSource(record=record, load=lambda: import_file(path))

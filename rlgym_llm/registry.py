@@ -46,6 +46,7 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
     import gymnasium
 
     from rlgym_llm.plugins import Plugins
+    from rlgym_llm.reward_config import RewardsConfig
 
     plugins = Plugins.discover() if plugins is None else plugins
     spec = find_env(id, plugins)
@@ -58,8 +59,12 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
         ),
         **kwargs,
     )
-    if hasattr(env.unwrapped, "plugins"):
-        env.unwrapped.plugins = plugins  # a file's environment may ask for the file's rewards
+    inner = env.unwrapped
+    if hasattr(inner, "plugins"):
+        inner.plugins = plugins  # a file's environment may ask for the file's rewards
+    if isinstance(rewards := getattr(inner, "rewards", None), RewardsConfig):
+        for component in rewards.components.values():
+            plugins.get(Kind.REWARD, component.reward)  # an unknown name fails here, not in step
     return env
 
 

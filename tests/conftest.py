@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is no property of the code: benchmarks measure time, tests do not.
+settings.register_profile("rlgym", deadline=None)
+settings.load_profile("rlgym")
 
 DATA_VARIABLE = "RLGYM_LLM_TEST_DATA"
 

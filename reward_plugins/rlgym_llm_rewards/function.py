@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import inspect
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from rlgym_llm.errors import UserError, nearest
+from rlgym_llm.file_module import import_file
 from rlgym_llm.rewards import FunctionReward, RawScore, Reward, RewardContext, build_reward
 from rlgym_llm.types import Rollout, RolloutGroup, Score
 
@@ -131,19 +130,8 @@ def _import(where: str) -> ModuleType:
     if is_file and not Path(where).is_file():
         raise UserError(f"reward function file {where} does not exist")
     try:
-        if not is_file:
-            return importlib.import_module(where)
-        file = Path(where).resolve()
-        # One name per file, so that files of the same name do not meet in sys.modules.
-        digest = hashlib.sha256(str(file).encode()).hexdigest()[:12]
-        spec = importlib.util.spec_from_file_location(f"{file.stem}_{digest}", file)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{file} is no Python file")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # dataclasses and pickle look a class's module up there
-        spec.loader.exec_module(module)
+        return import_file(Path(where)) if is_file else importlib.import_module(where)
     except Exception as failure:
         raise UserError(
             f"reward function file {where} does not import: {type(failure).__name__}: {failure}"
         ) from failure
-    return module

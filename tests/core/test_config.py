@@ -344,7 +344,10 @@ def configs(draw: st.DrawFn) -> TrainConfig:
         {
             "env": {"id": draw(st.text()), "kwargs": draw(st.dictionaries(names, values))},
             "model": {"path": draw(maybe_text), "trust_remote_code": draw(st.booleans())},
-            "data": {"train": draw(maybe_text), "seed": draw(st.none() | st.integers(0))},
+            "data": {
+                "train": draw(maybe_text),
+                "seed": draw(st.none() | st.integers(0, 2**63 - 1)),
+            },
             "actor": {
                 "optim": {"lr": draw(st.floats(0, 1)), "betas": draw(st.tuples(unit, unit))},
                 "clip_ratio_low": draw(st.none() | unit),

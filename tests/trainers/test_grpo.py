@@ -92,7 +92,9 @@ def test_a_step_without_any_score_is_an_error_even_if_failures_are_tolerated(
     flags = ["--reward", "dying", "--rewards.max_error_rate", "1.0"]
     flags += ["--rewards.components.dying.options.alive_for", "0"]
     assert run(tmp_path, plugin, *flags, "--trainer.total_training_steps", "1") == 1
-    assert "step 1: nothing to learn from in 8 rollouts: " in capsys.readouterr().err
+    assert (
+        "step 1: not one of 8 scores worked: reward 'dying' on rollout" in capsys.readouterr().err
+    )
     assert not (tmp_path / "out" / "model").exists()
 
 

@@ -125,10 +125,10 @@ def test_a_gradient_that_is_not_finite_skips_the_step_and_is_counted(policy):
     handle = policy.model.lm_head.weight.register_hook(lambda grad: grad * math.nan)
     before = weights(policy).clone()
     metrics = learner.update(samples, step=1)
-    assert metrics["actor/skipped_steps"] == 1
+    assert metrics["actor/skipped_ratio"] == 1
     assert torch.equal(weights(policy), before)
     handle.remove()
-    assert make_learner(policy).update(samples, step=2)["actor/skipped_steps"] == 0
+    assert make_learner(policy).update(samples, step=2)["actor/skipped_ratio"] == 0
 
 
 def test_the_kl_term_pulls_back_to_the_reference(policy):

@@ -7,11 +7,14 @@ import json
 import pytest
 import torch
 from rlgym_llm_trainers.batch import TrainingSample, collate
+from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.model import load_policy, make_reference, pick_device, save_policy
 from rlgym_llm_trainers.scorer import score_tokens
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlgym_llm.errors import ConfigError, UserError
+from rlgym_llm.generate import GenerateRequest, SamplingParams
 
 CPU = torch.device("cpu")
 IDS = [20, 21, 22, 23, 24, 1]
@@ -68,7 +71,7 @@ def test_dropout_is_off_and_the_reference_is_frozen(policy, tmp_path):
     assert all(parameter.requires_grad for parameter in loaded.model.parameters())
 
 
-@pytest.mark.parametrize("breakage", ["absent", "empty", "garbage", "not json"])
+@pytest.mark.parametrize("breakage", ["absent", "empty", "garbage", "not json", "a tensor short"])
 def test_a_model_that_does_not_load_is_one_line_that_names_the_flag(policy, tmp_path, breakage):
     folder = tmp_path / "model"
     if breakage != "absent":
@@ -78,6 +81,11 @@ def test_a_model_that_does_not_load_is_one_line_that_names_the_flag(policy, tmp_
         (folder / "model.safetensors").write_bytes(b"garbage")
     if breakage == "not json":
         (folder / "config.json").write_text("{")
+    if breakage == "a tensor short":
+        save_policy(policy, folder)
+        tensors = load_file(folder / "model.safetensors")
+        del tensors["model.layers.0.mlp.down_proj.weight"]
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"^--model .*model: ") as caught:
         load_policy(folder, device=CPU)
     assert "\n" not in str(caught.value)
@@ -87,3 +95,23 @@ def test_a_device_this_machine_lacks_is_one_line(monkeypatch):
     assert pick_device("cpu") == CPU
     with pytest.raises(ConfigError, match=r"--trainer.device nonsense: not on this machine"):
         pick_device("nonsense")
+
+
+def test_checkpointed_layers_change_neither_samples_nor_gradients(policy, tmp_path):
+    save_policy(policy, tmp_path / "model")
+    plain, saving = (
+        load_policy(tmp_path / "model", device=CPU, gradient_checkpointing=is_on)
+        for is_on in (False, True)
+    )
+    request = GenerateRequest(
+        prompt_token_ids=tuple(IDS), params=SamplingParams(max_new_tokens=16), seed=0
+    )
+    saving.model.train()  # as the learner leaves it
+    drawn = [HFGenerator(one).generate([request])[0].token_ids for one in (plain, saving)]
+    assert drawn[0] == drawn[1]
+    gradients = []
+    for one in (plain, saving):
+        one.model.train()
+        one.model(torch.tensor([IDS])).logits.square().mean().backward()
+        gradients.append(one.model.model.layers[0].mlp.up_proj.weight.grad)
+    assert torch.allclose(gradients[0], gradients[1], atol=1e-6)

@@ -11,8 +11,8 @@ from rlgym_llm.errors import UserError
 def test_a_new_folder_is_made_with_its_parents_and_not_before(tmp_path):
     run = choose_run_folder(str(tmp_path / "a" / "b"), name="x")
     assert not run.path.exists()
-    make_run_folder(run)
-    assert run.path.is_dir()
+    make_run_folder(run, "env: {}\n")
+    assert run.config.read_text() == "env: {}\n"
     assert run.metrics == tmp_path / "a" / "b" / "metrics.jsonl"
 
 
@@ -28,7 +28,7 @@ def test_a_file_in_the_way_is_one_clear_line(tmp_path):
     with pytest.raises(UserError, match="is a file; name a folder"):
         choose_run_folder(str(tmp_path / "file"), name="x")
     with pytest.raises(UserError, match="cannot be made: Not a directory"):
-        make_run_folder(choose_run_folder(str(tmp_path / "file" / "sub"), name="x"))
+        make_run_folder(choose_run_folder(str(tmp_path / "file" / "sub"), name="x"), "")
 
 
 def test_default_folders_never_collide(tmp_path, monkeypatch):
@@ -36,7 +36,15 @@ def test_default_folders_never_collide(tmp_path, monkeypatch):
     paths = set()
     for _ in range(3):
         run = choose_run_folder(None, name="rlgym_llm/math gsm8k")
-        make_run_folder(run)
+        make_run_folder(run, "")
         paths.add(run.path)
     assert len(paths) == 3
     assert all(path.parent.name == "runs" and "/" not in path.name for path in paths)
+
+
+def test_of_two_runs_that_chose_the_same_folder_the_second_is_refused(tmp_path):
+    first, second = (choose_run_folder(str(tmp_path / "out"), name="x") for _ in range(2))
+    make_run_folder(first, "seed: 1")
+    with pytest.raises(UserError, match="cannot be made: File exists"):
+        make_run_folder(second, "seed: 2")
+    assert first.config.read_text() == "seed: 1"

@@ -203,10 +203,10 @@ def test_ctrl_c_ends_after_the_step_with_the_model_saved(tmp_path):
         assert time.monotonic() < deadline, "no step within two minutes"
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "ending after this step" in out
-    assert "Traceback" not in err
+    assert err.startswith("ending after this step")
+    assert err.count("\n") == 1
     assert load_policy(output / "model", device=torch.device("cpu")).num_parameters > 500_000
     assert len(read_metrics(output)) < 10000
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from rlgym_llm.batch_arithmetic import describe, plan_batches
 from rlgym_llm.cli import guarded
-from rlgym_llm.config import format_config, parse_command
+from rlgym_llm.config import format_config, over_file, parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.plugins import Plugins
-from rlgym_llm_trainers.starter import starter_run_path
+from rlgym_llm_trainers.starter import STARTER_DATA_SOURCE, starter_run_path
 
 __all__ = ["main"]
 
@@ -29,10 +29,9 @@ def _run(argv: Sequence[str]) -> int:
     from rlgym_llm_trainers.environments import make_env, uses_starter_problems
 
     plugins = Plugins.discover(command.config.plugins)
-    is_starter = uses_starter_problems(command.config, plugins)
-    if is_starter:
+    if uses_starter_problems(command.config, plugins):
         # The settings of the starter run lie under whatever the command line says.
-        command = parse_command(["--config", str(starter_run_path()), *argv])
+        command = over_file(command, str(starter_run_path()))
     config = command.config
     if command.print_config:
         print(format_config(config, command.sources), end="")
@@ -40,11 +39,11 @@ def _run(argv: Sequence[str]) -> int:
         tasks = make_env(config, plugins, role="train").tasks
         print(describe(plan_batches(config, num_prompts=len(tasks))))
     else:
-        return _train(config, plugins, is_starter=is_starter)
+        return _train(config, plugins)
     return 0
 
 
-def _train(config: TrainConfig, plugins: Plugins, *, is_starter: bool) -> int:
+def _train(config: TrainConfig, plugins: Plugins) -> int:
     import torch
 
     from rlgym_llm_trainers.console import open_view
@@ -61,17 +60,16 @@ def _train(config: TrainConfig, plugins: Plugins, *, is_starter: bool) -> int:
         config.trainer.output, name=config.trainer.experiment_name or config.env.id
     )
     with open_view(shows_steps="console" in config.trainer.logger) as view:
-        if is_starter:
-            view.note(
-                "starter problems: generated word problems (rlgym/starter), not GSM8K, with the "
-                "settings of the starter run; for GSM8K give --model and --data.train"
-            )
         session = open_session(config, plugins=plugins, run=run, view=view)
-        make_run_folder(run)
-        run.config.write_text(format_config(config), encoding="utf-8")
+        make_run_folder(run, format_config(config))
+        if (session.train_tasks or session.val_tasks)[0].data_source == STARTER_DATA_SOURCE:
+            view.note(
+                "starter problems: generated word problems (rlgym/starter), not GSM8K; "
+                "for GSM8K give --model and --data.train"
+            )
         view.note(
             f"model {session.policy.path}: {session.policy.num_parameters / 1e6:.2f}M parameters "
-            f"on {session.policy.device}; {len(session.train_task_ids)} training and "
+            f"on {session.policy.device}; {len(session.train_tasks)} training and "
             f"{len(session.val_tasks)} validation problems"
         )
         loggers = open_loggers(
@@ -87,7 +85,8 @@ def _train(config: TrainConfig, plugins: Plugins, *, is_starter: bool) -> int:
             for logger in loggers:
                 logger.close()
             session.close()
-    report(result, run, title=f"{config.env.id}: share of validation problems")
+    title = f"{config.env.id}: scores on validation problems"
+    report(result, run, shares=session.shares, title=title)
     return 130 if result.was_interrupted else 0
 
 

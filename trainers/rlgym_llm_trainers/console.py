@@ -167,7 +167,8 @@ def _cells(metrics: Metrics) -> dict[str, str]:
     cells = {}
     for key, value in metrics.items():
         if key.startswith("val-core/") and value is not None:
-            cells["val " + key.split("/")[-2]] = f"{value:.1%}"
+            name = key.split("/")[-2]
+            cells[f"val {name}"] = f"{value:.1%}" if name == "acc" else f"{value:.3f}"
     for key, value in metrics.items():
         if key.startswith("rewards/") and key.endswith("/mean") and value is not None:
             cells[key.split("/")[1]] = f"{value:.3f}"

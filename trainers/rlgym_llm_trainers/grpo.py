@@ -11,7 +11,7 @@ always sampled by the newest policy, and the old log-probs are the generator's o
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from rlgym_llm.compose import scoring_metrics
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.rollout import run_groups, stable_seed
 from rlgym_llm.store import write_rollouts
-from rlgym_llm.types import Rollout, ScoreCard, Task
+from rlgym_llm.types import CardStatus, Rollout, RolloutStatus, ScoreCard, Task
 from rlgym_llm_trainers.clock import Clock
 from rlgym_llm_trainers.credit import samples_to_train, shape_rewards, with_advantages
 from rlgym_llm_trainers.interrupt import catch_interrupt
@@ -32,6 +32,9 @@ from rlgym_llm_trainers.task_order import epoch_of, task_indices
 from rlgym_llm_trainers.validate import Validation, validate
 
 __all__ = ["TrainResult", "train"]
+
+_LARGEST_PROBS_DIFF = 0.05
+"""Mean difference of probabilities; rounding makes 1e-6 in float32, 0.01 in bfloat16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +58,10 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
     config, view = session.config, session.view
     first = last = None
     steps_done = 0
-    total_steps = 0 if config.trainer.val_only else session.total_steps
+    total_steps = session.total_steps
     view.start(total_steps)
-    with catch_interrupt(view.note) as interrupt:
-        if config.trainer.val_before_train or config.trainer.val_only:
+    with catch_interrupt() as interrupt:
+        if session.val_tasks and (config.trainer.val_before_train or config.trainer.val_only):
             first = last = _validate(session, step=0)
             _log(session, loggers, 0, last.metrics)
         try:
@@ -67,7 +70,9 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
                     break
                 metrics = _train_step(session, step)
                 steps_done = step
-                if _is_validation_step(step, config.trainer.test_freq, total_steps):
+                if session.val_tasks and _is_validation_step(
+                    step, config.trainer.test_freq, total_steps
+                ):
                     last = _validate(session, step=step)
                     metrics |= last.metrics
                 _log(session, loggers, step, metrics)
@@ -96,22 +101,17 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
             make_env=session.train_envs,
             generator=session.generator,
             params=session.train_params,
-            max_prompt_tokens=config.data.max_prompt_length,
-            max_context_tokens=session.policy.max_positions,
+            **session.limits,
         )
     rollouts = [rollout for group in groups for rollout in group.rollouts]
 
     view.phase("scoring")
+    _watch_failures(session, step, rollouts)
     with clock("reward"):
-        cards = session.train_composer(rollouts)
-    if config.trainer.rollout_data_dir:
-        with clock("dump_rollout_generations"):
-            _dump(config.trainer.rollout_data_dir, step, rollouts, cards)
+        cards = _score(session, step, rollouts)
 
     view.phase("learning")
     samples = samples_to_train(rollouts, cards)
-    if not samples:
-        raise _nothing_to_learn(step, rollouts, cards)
     if session.learner.has_reference:
         with clock("ref"):
             samples = session.learner.add_reference(samples)
@@ -124,7 +124,8 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
         )
         samples = with_advantages(samples, rollouts, advantages)
     with clock("update_actor"):
-        learned = session.learner.update(samples, step=step)
+        learned = session.learner.update(samples, step=step) if samples else {}
+    _check_agreement(step, learned)
     session.generator.set_policy_version(session.generator.policy_version + 1)
 
     return finite(
@@ -136,22 +137,46 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
             **clock.metrics(num_tokens=sum(sample.num_tokens for sample in samples)),
             "training/global_step": step,
             "training/epoch": epoch_of(
-                step, num_tasks=len(session.train_task_ids), batch_size=len(tasks)
+                step, num_tasks=len(session.train_tasks), batch_size=len(tasks)
             ),
         }
     )
 
 
-def _nothing_to_learn(
-    step: int, rollouts: Sequence[Rollout], cards: Sequence[ScoreCard]
-) -> RlgymError:
-    """Why not one of the step's rollouts can be trained on."""
-    for rollout, card in zip(rollouts, cards, strict=True):
-        if why := rollout.error or card.error:
-            return RlgymError(
-                f"step {step}: nothing to learn from in {len(rollouts)} rollouts: {why}"
-            )
-    return RlgymError(f"step {step}: nothing was sampled in {len(rollouts)} rollouts")
+def _score(session: Session, step: int, rollouts: Sequence[Rollout]) -> list[ScoreCard]:
+    """Scores the rollouts and dumps them, unscored too where a reward ends the run."""
+    folder = session.config.trainer.rollout_data_dir
+    cards: list[ScoreCard] | None = None
+    try:
+        cards = session.train_composer(rollouts)
+    finally:
+        if folder:
+            _dump(folder, step, rollouts, cards)
+    failed = [card for card in cards if card.status is CardStatus.FAILED_REWARD]
+    if failed and len(failed) == len(cards):
+        raise RlgymError(f"step {step}: not one of {len(cards)} scores worked: {failed[0].error}")
+    return cards
+
+
+def _watch_failures(session: Session, step: int, rollouts: Sequence[Rollout]) -> None:
+    """Ends a run whose episodes fail, by the measure that ends one whose rewards do."""
+    failed = [rollout for rollout in rollouts if rollout.status is not RolloutStatus.OK]
+    allowed = session.train_composer.config.max_error_rate
+    if failed and (len(failed) > allowed * len(rollouts) or len(failed) == len(rollouts)):
+        raise RlgymError(
+            f"step {step}: {len(failed)} of {len(rollouts)} episodes failed, more than "
+            f"max_error_rate {allowed:g} allows; for example: {failed[0].error}"
+        )
+
+
+def _check_agreement(step: int, metrics: Mapping[str, float]) -> None:
+    """Ends a run whose generator samples from another policy than the learner trains."""
+    apart = metrics.get("training/rollout_probs_diff_mean", 0.0)
+    if apart > _LARGEST_PROBS_DIFF:
+        raise RlgymError(
+            f"step {step}: generator and learner disagree on the probability of sampled tokens by "
+            f"{apart:.2g} on average; their weights, temperature or token ids differ"
+        )
 
 
 def _save(session: Session, steps_done: int) -> bool:
@@ -166,12 +191,12 @@ def _tasks_of(session: Session, step: int) -> list[Task]:
     data = session.config.data
     places = task_indices(
         step,
-        num_tasks=len(session.train_task_ids),
+        num_tasks=len(session.train_tasks),
         batch_size=data.train_batch_size,
         seed=session.data_seed,
         shuffle=data.shuffle,
     )
-    return [session.train_tasks[session.train_task_ids[place]] for place in places]
+    return [session.train_tasks[place] for place in places]
 
 
 def _validate(session: Session, *, step: int) -> Validation:
@@ -187,7 +212,7 @@ def _validate(session: Session, *, step: int) -> Validation:
         num_samples=config.rollout.val_kwargs.n,
         seed=stable_seed(config.trainer.seed, "val"),
         accuracy=session.accuracy,
-        max_prompt_length=config.data.max_prompt_length,
+        limits=session.limits,
     )
     validation.metrics["timing_s/testing"] = time.perf_counter() - started
     for rollout, card in list(zip(validation.rollouts, validation.cards, strict=True))[
@@ -211,7 +236,9 @@ def _log(
     session.view.step(step, clean)
 
 
-def _dump(folder: str, step: int, rollouts: Sequence[Rollout], cards: Sequence[ScoreCard]) -> None:
+def _dump(
+    folder: str, step: int, rollouts: Sequence[Rollout], cards: Sequence[ScoreCard] | None
+) -> None:
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     write_rollouts(path / f"{step}.jsonl", rollouts, cards, step=step)

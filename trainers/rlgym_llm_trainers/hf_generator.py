@@ -38,7 +38,7 @@ class HFGenerator:
 
     @property
     def policy_version(self) -> int:
-        """Number of optimizer steps that the weights have seen."""
+        """Number of training steps that the weights have seen."""
         return self._policy_version
 
     def set_policy_version(self, version: int) -> None:
@@ -94,6 +94,7 @@ class HFGenerator:
     def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         """One completion per request, in order; prompts may be of any length."""
         completions: list[Completion] = []
+        self._policy.model.train(False)  # in training mode checkpointed layers drop their cache
         for start in range(0, len(requests), self._max_num_seqs):
             completions += self._generate_batch(requests[start : start + self._max_num_seqs])
         return completions

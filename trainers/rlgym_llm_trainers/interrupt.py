@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -19,7 +20,7 @@ class Interrupt:
 
 
 @contextmanager
-def catch_interrupt(note: Callable[[str], None]) -> Iterator[Interrupt]:
+def catch_interrupt() -> Iterator[Interrupt]:
     """Turns the first SIGINT or SIGTERM into a flag; the second raises KeyboardInterrupt.
 
     Outside the main thread, where signals cannot be caught, the flag is simply never set.
@@ -30,7 +31,8 @@ def catch_interrupt(note: Callable[[str], None]) -> Iterator[Interrupt]:
         if interrupt.is_set:
             raise KeyboardInterrupt
         interrupt.is_set = True
-        note("ending after this step, the model will be saved; once more to stop at once")
+        # Not print: a handler may run in the middle of another print.
+        os.write(2, b"ending after this step, the model will be saved; once more to stop at once\n")
 
     previous = {}
     try:

@@ -23,7 +23,7 @@ from rlgym_llm_trainers.losses import LossOutput, PolicyLossInputs, entropy_loss
 from rlgym_llm_trainers.metrics import Metric, finalize, merge, merge_steps
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.schedule import lr_at
-from rlgym_llm_trainers.scorer import score_tokens
+from rlgym_llm_trainers.scorer import is_plain_head, score_tokens
 
 __all__ = ["Learner"]
 
@@ -35,8 +35,8 @@ class Learner:
 
     A mini-batch is ``mini_batch_prompts`` whole groups; its gradient is accumulated over
     micro-batches with the denominators of the whole mini-batch, so neither the split nor the
-    order of the sequences changes it. A gradient that is not finite skips its step, and is
-    counted in ``actor/skipped_steps``.
+    order of the sequences changes it. A gradient that is not finite skips its step;
+    ``actor/skipped_ratio`` is the share of a step's updates that were.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Learner:
         self._updates_done = 0
         self._seed = seed
         self._reference = reference
+        self._has_plain_head = is_plain_head(policy.model)
         optim = config.optim
         self._optimizer = torch.optim.AdamW(
             policy.model.parameters(),
@@ -88,7 +89,12 @@ class Learner:
         with torch.no_grad():
             for part in split_micro_batches(samples, self._reference_batch_size):
                 batch = self._collate(part)
-                logprobs, _ = score_tokens(self._reference, batch, temperature=self._temperature)
+                logprobs, _ = score_tokens(
+                    self._reference,
+                    batch,
+                    temperature=self._temperature,
+                    has_plain_head=self._has_plain_head,
+                )
                 for sample in with_stream(part, "ref_logprobs", logprobs):
                     done[sample.rollout_id] = sample
         return [done[sample.rollout_id] for sample in samples]
@@ -99,6 +105,8 @@ class Learner:
         The samples carry advantages; their old log-probs are the generator's own (it sampled
         under these very weights). Samples of one group stay in one mini-batch.
         """
+        # Checkpointed layers work in training mode only; dropout is off in both.
+        self._policy.model.train()
         groups = _by_group(samples)
         per_update: list[dict[str, Metric]] = []
         for epoch in range(self._config.ppo_epochs):
@@ -154,7 +162,7 @@ class Learner:
         return metrics | {
             "actor/grad_norm": Metric.mean(grad_norm, 1),
             "actor/lr": Metric.mean(lr, 1),
-            "actor/skipped_steps": Metric.max([float(not is_finite)]),
+            "actor/skipped_ratio": Metric.mean(float(not is_finite), 1),
         }
 
     def _loss(self, batch: Batch, reduce: Reduce) -> tuple[Tensor, dict[str, Metric]]:
@@ -166,6 +174,7 @@ class Learner:
             batch,
             temperature=self._temperature,
             with_entropy=config.entropy_coeff != 0,
+            has_plain_head=self._has_plain_head,
         )
         output = self._policy_loss(
             PolicyLossInputs(

@@ -82,31 +82,40 @@ def load_policy(
     trust_remote_code: bool = False,
     gradient_checkpointing: bool = False,
 ) -> Policy:
-    """Loads a Hugging Face folder or hub id; ``auto`` is bfloat16 on CUDA and float32 on a CPU.
+    """Loads a Hugging Face folder or hub id, dropout off, in evaluation mode.
 
-    Raises UserError, in one line that names ``--model``, where it does not load.
+    ``auto`` is float32: in bfloat16 an update of one part in 300 rounds to nothing. Raises
+    UserError, in one line that names ``--model``, where it does not load or lacks weights.
     """
     check_model_path(path)
-    if dtype == "auto":
-        dtype = "bfloat16" if device.type == "cuda" else "float32"
+    path = Path(path).expanduser()
     transformers_logging: Any = logging
+    loading: dict[str, Any]
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     model: Any
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
-        model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=getattr(torch, dtype), trust_remote_code=trust_remote_code
+        load: Any = AutoModelForCausalLM.from_pretrained
+        model, loading = load(
+            path,
+            dtype=torch.bfloat16 if dtype == "bfloat16" else torch.float32,
+            trust_remote_code=trust_remote_code,
+            output_loading_info=True,
         )
     except Exception as error:  # the loaders raise anything from KeyError to safetensors' own
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise UserError(f"--model {path}: does not load: {reason}") from error
+    if absent := sorted([*loading["missing_keys"], *map(str, loading["mismatched_keys"])]):
+        raise UserError(
+            f"--model {path}: {len(absent)} weights are missing or of another shape, such as "
+            f"{absent[0]}"
+        )
     _disable_dropout(model)
     model.to(device)
     model.eval()
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-        model.train()  # transformers checkpoints in training mode only; dropout is off anyway
     eos_token_ids = _eos_token_ids(model, tokenizer)
     pad = tokenizer.pad_token_id
     if pad is None:
@@ -147,7 +156,7 @@ def check_model_path(path: str | Path) -> None:
 
     What looks like a hub id (``org/name``) passes; whether the hub has it shows in `load_policy`.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise UserError(f"--model {path}: no config.json in that folder; give a Hugging Face one")
     looks_local = str(path).startswith((".", "/", "~")) or str(path).count("/") > 1

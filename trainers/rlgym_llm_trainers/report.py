@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from rlgym_llm_trainers.curve import draw_curve, read_curve, save_curve
 from rlgym_llm_trainers.grpo import TrainResult
@@ -11,14 +11,14 @@ from rlgym_llm_trainers.run_folder import RunFolder
 __all__ = ["before_after", "report"]
 
 
-def report(result: TrainResult, run: RunFolder, *, title: str) -> None:
+def report(result: TrainResult, run: RunFolder, *, shares: Collection[str], title: str) -> None:
     """Shows the validation before and after, draws the curve and saves it, names the outputs."""
     first = result.first.metrics if result.first else {}
     last = result.last.metrics if result.last and result.last is not result.first else {}
-    shares = {key: key.split("/", 1)[1] for key in first or last if _is_share(key)}
-    for line in before_after(first, last):
+    for line in before_after(first, last, shares=shares):
         print(line)
-    curve = read_curve(run.metrics, keys=shares or {"critic/score/mean": "score"}, title=title)
+    keys = {key: key.split("/", 1)[1] for key in first or last if _score_name(key) in shares}
+    curve = read_curve(run.metrics, keys=keys or {"critic/score/mean": "score"}, title=title)
     if result.steps_done and curve.series:
         drawing = draw_curve(curve)
         if drawing:
@@ -32,30 +32,32 @@ def report(result: TrainResult, run: RunFolder, *, title: str) -> None:
         print(f"model    {run.model}")
 
 
-def before_after(first: Mapping[str, float], last: Mapping[str, float]) -> list[str]:
-    """One line a validation figure that is a share, before and after training.
+def before_after(
+    first: Mapping[str, float], last: Mapping[str, float], *, shares: Collection[str]
+) -> list[str]:
+    """One line a validation score, before and after training; those in ``shares`` in percent.
 
-    >>> print(*before_after({"val-core/d/acc/mean@1": 0.25}, {"val-core/d/acc/mean@1": 0.75}))
+    >>> print(*before_after(
+    ...     {"val-core/d/acc/mean@1": 0.25}, {"val-core/d/acc/mean@1": 0.75}, shares={"acc"}))
     validation acc/mean@1 on d: 25.0% -> 75.0% (+50.0 points)
     """
     lines = []
     for key in first or last:
-        if not _is_share(key):
+        name = _score_name(key)
+        if name is None:
             continue
-        _, rest = key.split("/", 1)
-        source, name, mean = rest.rsplit("/", 2)
-        shown = f"validation {name}/{mean} on {source}: "
-        if key in first:
-            shown += f"{first[key]:.1%}"
-        if key in last:
-            shown += f" -> {last[key]:.1%}"
-        if key in first and key in last:
-            shown += f" ({100 * (last[key] - first[key]):+.1f} points)"
-        lines.append(shown)
+        source = key.split("/", 1)[1].rsplit("/", 2)[0]
+        shown = "{:.1%}" if name in shares else "{:.4g}"
+        values = " -> ".join(shown.format(found[key]) for found in (first, last) if key in found)
+        line = f"validation {name}/{key.rsplit('/', 1)[1]} on {source}: {values}"
+        if name in shares and key in first and key in last:
+            line += f" ({100 * (last[key] - first[key]):+.1f} points)"
+        lines.append(line)
     return lines
 
 
-def _is_share(key: str) -> bool:
-    """Whether the figure is a mean score over the validation tasks, apart from the reward."""
+def _score_name(key: str) -> str | None:
+    """The score that a validation metric is the mean of: ``acc`` of ``val-core/d/acc/mean@1``."""
     parts = key.split("/")
-    return key.startswith("val-") and parts[-1].startswith("mean@") and parts[-2] != "reward"
+    is_score = key.startswith("val-") and parts[-1].startswith("mean@")
+    return parts[-2] if is_score else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -45,7 +46,7 @@ def choose_run_folder(output: str | None, *, name: str) -> RunFolder:
     Raises UserError where the folder holds anything already: nothing is ever overwritten.
     """
     if output is None:
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"  # runs may start in one second
         safe_name = re.sub(r"[^\w.-]+", "-", name).strip("-") or "run"
         return RunFolder(path=_unused(Path("runs") / f"{safe_name}-{stamp}"))
     path = Path(output).expanduser()
@@ -56,10 +57,15 @@ def choose_run_folder(output: str | None, *, name: str) -> RunFolder:
     return RunFolder(path=path)
 
 
-def make_run_folder(run: RunFolder) -> None:
-    """Makes the folder with its parents. Raises UserError where that is not allowed."""
+def make_run_folder(run: RunFolder, config: str) -> None:
+    """Makes the folder with its parents and writes ``config.yaml``, which marks it as taken.
+
+    Raises UserError where that is not allowed, or where another run took the folder meanwhile.
+    """
     try:
         run.path.mkdir(parents=True, exist_ok=True)
+        with run.config.open("x", encoding="utf-8") as file:
+            file.write(config)
     except OSError as error:
         raise UserError(f"--output {run.path}: cannot be made: {error.strerror}") from error
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from rlgym_llm_trainers.batch import Batch
 from rlgym_llm_trainers.logprobs import entropy_from_logits, hidden_to_logprobs, token_logprobs
 
-__all__ = ["score_tokens"]
-
-_LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "logits_soft_cap")
-"""Config fields of models whose logits are more than ``hidden @ head``; they take the slow path."""
+__all__ = ["is_plain_head", "score_tokens"]
 
 
 def score_tokens(
-    model: nn.Module, batch: Batch, *, temperature: float, with_entropy: bool = False
+    model: nn.Module,
+    batch: Batch,
+    *,
+    temperature: float,
+    with_entropy: bool = False,
+    has_plain_head: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """Log-probs [B, T] of the batch's trained tokens, 0 elsewhere, and their entropies on request.
 
     ``out[:, t] = log p(token[t] | tokens before t)`` at the sampling temperature, in float32.
     The head runs on the trained positions alone, in chunks, and computes its logits again in the
-    backward pass, entropies included: ask for those only where they are used.
+    backward pass, entropies included: ask for those only where they are used. Where the model
+    has no plain head (`is_plain_head`) all its logits are computed.
     """
     inputs = {
         "input_ids": batch.input_ids,
@@ -30,7 +34,7 @@ def score_tokens(
         "position_ids": batch.position_ids,
         "use_cache": False,
     }
-    if not _has_plain_head(model):
+    if not has_plain_head:
         logits = model(**inputs).logits
         logprobs = token_logprobs(logits, batch.input_ids, temperature, mask=batch.loss_mask)
         if not with_entropy:
@@ -53,11 +57,22 @@ def score_tokens(
     return logprobs, None if found_entropy is None else _scatter(found_entropy, is_trained)
 
 
-def _has_plain_head(model: nn.Module) -> bool:
-    head = model.get_output_embeddings()  # type: ignore[operator]
-    config = model.config
-    is_changed = any(getattr(config, name, None) not in (None, 1, 1.0) for name in _LOGIT_CHANGES)
-    return isinstance(head, nn.Linear) and head.bias is None and not is_changed
+def is_plain_head(model: nn.Module) -> bool:
+    """Whether the logits are ``hidden @ head.T`` and nothing more, seen on a probe of four tokens.
+
+    Some models cap or scale their logits or have a bias; they take the slow path.
+    """
+    head: Any = model.get_output_embeddings()  # type: ignore[operator]
+    if not isinstance(head, nn.Linear) or head.bias is not None:
+        return False
+    probe = torch.arange(4, device=head.weight.device)[None] % head.weight.shape[0]
+    is_training = model.training
+    with torch.no_grad():
+        model.eval()
+        logits = model(input_ids=probe, use_cache=False).logits
+        hidden = model.base_model(input_ids=probe, use_cache=False).last_hidden_state
+        model.train(is_training)
+    return bool(torch.allclose(logits.float(), (hidden @ head.weight.T).float(), 1e-3, 1e-3))
 
 
 def _scatter(values: Tensor, is_trained: Tensor) -> Tensor:

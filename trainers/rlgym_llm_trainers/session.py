@@ -5,11 +5,12 @@ Everything that can be wrong with what the user gave is found here, before the f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from rlgym_llm.batch_arithmetic import BatchPlan, plan_batches
+from rlgym_llm.batch_arithmetic import plan_batches
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.env import TextEnv
@@ -17,12 +18,14 @@ from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.errors import ConfigError, DataError
 from rlgym_llm.generate import Generator, SamplingParams
 from rlgym_llm.plugins import Plugins
+from rlgym_llm.reward_config import RewardsConfig
+from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.specs import Kind
 from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.advantages import GroupAdvantages
 from rlgym_llm_trainers.console import View
-from rlgym_llm_trainers.environments import make_env
+from rlgym_llm_trainers.environments import has_validation_tasks, make_env
 from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.model import (
     Policy,
@@ -50,16 +53,14 @@ class Session:
     """All that a training loop needs, made and checked."""
 
     config: TrainConfig
-    plan: BatchPlan
     run: RunFolder
     view: View
     policy: Policy
     generator: LocalGenerator
     learner: Learner
     estimate_advantages: Callable[..., GroupAdvantages]
-    train_tasks: TaskSource
-    train_task_ids: tuple[int, ...]
-    """Indices of the training tasks whose prompt fits ``data.max_prompt_length``."""
+    train_tasks: tuple[Task, ...]
+    """Those whose prompt fits ``data.max_prompt_length``; empty where the run only validates."""
     val_tasks: tuple[Task, ...]
     """Empty where there is nothing to validate on."""
     train_envs: EnvPool
@@ -70,8 +71,20 @@ class Session:
     """Name of the reward component that says whether an answer is right."""
     train_params: SamplingParams
     val_params: SamplingParams
+    limits: EpisodeLimits
+    """Budgets of an episode, in training and in validation."""
     total_steps: int
     data_seed: int
+
+    @property
+    def shares(self) -> frozenset[str]:
+        """Names of the validation figures that are shares: scores from 0 to 1, and accuracy."""
+        shown = {self.accuracy: "acc"}
+        return frozenset(
+            shown.get(name, name)
+            for name, bounds in self.val_composer.ranges.items()
+            if tuple(bounds) == (0, 1)
+        )
 
     def close(self) -> None:
         """Lets go of rewards, environments and the generator."""
@@ -83,13 +96,31 @@ class Session:
 
 
 def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view: View) -> Session:
-    """Makes the session. Raises UserError, in one line, for whatever cannot work."""
+    """Makes the session. Raises UserError, in one line, for whatever cannot work.
+
+    What costs little is checked first, so that a typing error does not wait for a model.
+    """
+    estimate = plugins.load(plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator))
+    policy_loss = plugins.load(plugins.get(Kind.POLICY_LOSS, config.actor.policy_loss))
+    generator_name = "hf" if config.rollout.name == "auto" else config.rollout.name
+    make_generator = plugins.load(plugins.get(Kind.GENERATOR, generator_name))
+    plan_batches(config)
+    _check_groups(config)
+    for key, folder in (
+        ("rollout_data_dir", config.trainer.rollout_data_dir),
+        ("validation_data_dir", config.trainer.validation_data_dir),
+    ):
+        _check_dump_folder(key, folder)
     model_path = config.model.path or starter_model_path()
     check_model_path(model_path)
     device = pick_device(config.trainer.device)
-    train_env = make_env(config, plugins, role="train")
+
+    trains = not config.trainer.val_only
+    train_env = make_env(config, plugins, role="train") if trains else None
     val_env = _make_val_env(config, plugins, view)
-    rewards = config.rewards or train_env.rewards
+    env = train_env or val_env
+    assert env is not None, "a run trains or validates"
+    rewards = config.rewards or env.rewards
     train_composer = RewardComposer(rewards, plugins)
     val_composer = RewardComposer(rewards, plugins, evaluation=True)
 
@@ -101,18 +132,17 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         gradient_checkpointing=config.model.enable_gradient_checkpointing,
     )
     _check_room(config, policy)
-    name = "hf" if config.rollout.name == "auto" else config.rollout.name
-    make_generator = plugins.load(plugins.get(Kind.GENERATOR, name))
-    generator = make_generator(policy, max_num_seqs=config.rollout.max_num_seqs)
-    train_task_ids = _fitting(config, train_env.tasks, generator, view)
-    plan = plan_batches(config, num_prompts=len(train_task_ids))
-    val_tasks = _val_tasks(config, val_env)
+    generator: LocalGenerator = make_generator(policy, max_num_seqs=config.rollout.max_num_seqs)
+    view.phase("reading tasks")
+    train_tasks = _fitting(config, train_env.tasks, generator, view) if train_env else ()
+    val_tasks = _val_tasks(config, val_env, generator, view) if val_env else ()
+    plan = plan_batches(config, num_prompts=len(train_tasks) if trains else None)
 
     needs_reference = config.actor.use_kl_loss or config.algorithm.use_kl_in_reward
     learner = Learner(
         policy,
         config.actor,
-        policy_loss=plugins.load(plugins.get(Kind.POLICY_LOSS, config.actor.policy_loss)),
+        policy_loss=policy_loss,
         mini_batch_prompts=plan.mini_batch_prompts,
         micro_batch_size=plan.micro_batch_size,
         reference_batch_size=plan.reference_batch_size,
@@ -120,27 +150,23 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         temperature=config.rollout.temperature,
         max_response_length=config.data.max_response_length,
         seed=config.trainer.seed,
-        reference=make_reference(policy) if needs_reference else None,
+        reference=make_reference(policy) if needs_reference and trains else None,
     )
     return Session(
         config=config,
-        plan=plan,
         run=run,
         view=view,
         policy=policy,
         generator=generator,
         learner=learner,
-        estimate_advantages=plugins.load(
-            plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator)
-        ),
-        train_tasks=train_env.tasks,
-        train_task_ids=train_task_ids,
+        estimate_advantages=estimate,
+        train_tasks=train_tasks,
         val_tasks=val_tasks,
-        train_envs=EnvPool(lambda: train_env),
-        val_envs=EnvPool(lambda: val_env or train_env),
+        train_envs=EnvPool(lambda: env),
+        val_envs=EnvPool(lambda: val_env or env),
         train_composer=train_composer,
         val_composer=val_composer,
-        accuracy=train_env.accuracy if train_env.accuracy in rewards.components else None,
+        accuracy=_accuracy(env, rewards),
         train_params=SamplingParams(
             max_new_tokens=config.data.max_response_length,
             temperature=config.rollout.temperature,
@@ -148,53 +174,95 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
             top_k=config.rollout.top_k,
         ),
         val_params=_val_params(config),
-        total_steps=plan.total_steps or 0,
+        limits=EpisodeLimits(
+            max_prompt_tokens=config.data.max_prompt_length,
+            max_rollout_tokens=config.data.max_response_length,
+            max_context_tokens=policy.max_positions,
+        ),
+        total_steps=(plan.total_steps or 0) if trains else 0,
         data_seed=config.trainer.seed if config.data.seed is None else config.data.seed,
     )
 
 
 def _make_val_env(config: TrainConfig, plugins: Plugins, view: View) -> TextEnv | None:
-    trainer = config.trainer
-    if not (trainer.val_only or trainer.val_before_train or trainer.test_freq > 0):
-        return None
+    """The validation environment, or None, said aloud, where there is nothing to validate on."""
+    reason = None
     if config.data.train is not None and config.data.val is None:
-        if trainer.val_only:
-            raise ConfigError("--trainer.val_only needs --data.val, the file to validate on")
-        view.note("no validation: --data.train is given without --data.val")
-        return None
-    return make_env(config, plugins, role="val")
+        reason = "--data.train is given without --data.val"
+    elif not has_validation_tasks(config, plugins):
+        reason = f"environment {config.env.id} has no validation tasks of its own"
+    if reason is None:
+        return make_env(config, plugins, role="val")
+    if config.trainer.val_only:
+        raise ConfigError(f"--trainer.val_only: {reason}; give --data.val")
+    view.note(f"no validation: {reason}")
+    return None
 
 
-def _val_tasks(config: TrainConfig, env: TextEnv | None) -> tuple[Task, ...]:
-    if env is None:
-        return ()
+def _val_tasks(
+    config: TrainConfig, env: TextEnv, generator: LocalGenerator, view: View
+) -> tuple[Task, ...]:
     wanted = config.data.val_max_samples
     num_tasks = len(env.tasks) if wanted is None else min(len(env.tasks), wanted)
-    return tuple(env.tasks[index] for index in range(num_tasks))
+    tasks = tuple(env.tasks[index] for index in range(num_tasks))
+    return _fitting(config, tasks, generator, view, kind="validation")
 
 
 def _fitting(
-    config: TrainConfig, tasks: TaskSource, generator: LocalGenerator, view: View
-) -> tuple[int, ...]:
-    """Indices of the tasks whose prompts fit, or DataError where they may not be left out."""
-    view.phase("reading tasks")
+    config: TrainConfig,
+    tasks: TaskSource | Sequence[Task],
+    generator: LocalGenerator,
+    view: View,
+    *,
+    kind: str = "training",
+) -> tuple[Task, ...]:
+    """The tasks whose prompts fit, or DataError where the others may not be left out."""
     longest = config.data.max_prompt_length
     kept = []
     for index in range(len(tasks)):
-        num_tokens = len(generator.encode_prompt(tasks[index].prompt))
+        task = tasks[index]
+        num_tokens = len(generator.encode_prompt(task.prompt))
         if num_tokens <= longest:
-            kept.append(index)
+            kept.append(task)
         elif not config.data.filter_overlong_prompts:
             raise DataError(
-                f"training task {index} has a prompt of {num_tokens} tokens, more than "
+                f"{kind} task {index} has a prompt of {num_tokens} tokens, more than "
                 f"--data.max_prompt_length {longest}; raise it, or take "
                 "--data.filter_overlong_prompts true"
             )
     if num_left_out := len(tasks) - len(kept):
-        view.note(f"{num_left_out} training tasks left out: prompt over {longest} tokens")
+        view.note(f"{num_left_out} {kind} tasks left out: prompt over {longest} tokens")
     if not kept:
-        raise DataError(f"no training task has a prompt of at most {longest} tokens")
+        raise DataError(
+            f"no {kind} task has a prompt of at most {longest} tokens; raise "
+            "--data.max_prompt_length"
+        )
     return tuple(kept)
+
+
+def _accuracy(env: TextEnv, rewards: RewardsConfig) -> str | None:
+    """The component that says right or wrong: by its name, else the first with that reward."""
+    if env.accuracy in rewards.components:
+        return env.accuracy
+    named = (n for n, component in rewards.components.items() if component.reward == env.accuracy)
+    return next(named, None)
+
+
+def _check_groups(config: TrainConfig) -> None:
+    if config.rollout.n == 1 and config.algorithm.adv_estimator == "grpo":
+        raise ConfigError(
+            "--rollout.n 1: grpo compares the responses to a prompt with each other; take 2 or more"
+        )
+
+
+def _check_dump_folder(key: str, folder: str | None) -> None:
+    if folder is None:
+        return
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--trainer.{key} {path}: is a file; name a folder")
+    if path.is_dir() and any(path.iterdir()):
+        raise ConfigError(f"--trainer.{key} {path}: the folder is in use; name a new one")
 
 
 def _check_room(config: TrainConfig, policy: Policy) -> None:

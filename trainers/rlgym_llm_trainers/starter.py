@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["starter_model_path", "starter_recipe", "starter_run_path"]
+__all__ = ["STARTER_DATA_SOURCE", "starter_model_path", "starter_recipe", "starter_run_path"]
+
+STARTER_DATA_SOURCE = "rlgym/starter"
+"""The ``data_source`` of starter problems, by which a run knows that it trains on them."""
 
 
 def starter_model_path() -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env_pool import MakeEnv
 from rlgym_llm.generate import Generator, SamplingParams
-from rlgym_llm.rollout import run_groups
+from rlgym_llm.rollout import EpisodeLimits, run_groups
 from rlgym_llm.types import Rollout, ScoreCard, Task
 
 __all__ = ["Validation", "validate", "validation_metrics"]
@@ -36,7 +36,7 @@ def validate(
     num_samples: int,
     seed: int,
     accuracy: str | None,
-    max_prompt_length: int,
+    limits: EpisodeLimits,
 ) -> Validation:
     """Samples ``num_samples`` rollouts of each task and scores them; see `validation_metrics`."""
     groups = run_groups(
@@ -46,7 +46,7 @@ def validate(
         make_env=make_env,
         generator=generator,
         params=params,
-        max_prompt_tokens=max_prompt_length,
+        **limits,
     )
     rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
     cards = tuple(composer(rollouts))
