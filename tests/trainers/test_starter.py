@@ -18,6 +18,8 @@ MARGIN = 0.2
 
 
 def script() -> ModuleType:
+    if str(SCRIPT.parent) not in sys.path:
+        sys.path.append(str(SCRIPT.parent))  # where a script finds the modules beside it
     spec = importlib.util.spec_from_file_location("build_starter", SCRIPT)
     assert spec is not None
     assert spec.loader is not None

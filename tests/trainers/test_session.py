@@ -1,0 +1,141 @@
+"""A run is put together, or refused, before its first step."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+from rlgym_llm_trainers.cli import main
+
+ROWS = [
+    {"question": f"Tom has {n} pens and buys {n} more. How many?", "answer": f"#### {2 * n}"}
+    for n in range(3, 15)
+]
+SMALL = [
+    *("--data.train_batch_size", "2", "--rollout.n", "2", "--data.max_response_length", "16"),
+    *("--trainer.total_training_steps", "1", "--trainer.num_threads", "1"),
+]
+PLUGIN = """
+    from rlgym_llm import TextEnv, hookimpl
+    from rlgym_llm.specs import EnvSpec
+    from rlgym_llm.tasks import ListTasks
+    from rlgym_llm.types import Task
+
+    class NoSplit(TextEnv):
+        accuracy = "exact_match"
+        default_rewards = {"components": {"right": {"reward": "exact_match"}}}
+
+        def __init__(self, *, breaks=False, **options):
+            tasks = [Task(prompt=f"{i} + 0 =", answer=str(i)) for i in range(8)]
+            self.breaks = breaks
+            super().__init__(tasks=ListTasks(tasks), **options)
+
+        def reset(self, **given):
+            if self.breaks:
+                raise OSError("the simulator is down")
+            return super().reset(**given)
+
+    class Split(NoSplit):
+        def __init__(self, *, split="train", **options):
+            super().__init__(**options)
+
+    @hookimpl
+    def rlgym_register(kind):
+        if kind != "env":
+            return []
+        return [
+            EnvSpec(name="nosplit", entry_point=f"{__name__}:NoSplit"),
+            EnvSpec(name="split", entry_point=f"{__name__}:Split"),
+        ]
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(textwrap.dedent(PLUGIN))
+    return str(path)
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return str(path)
+
+
+def run(tmp_path, *flags):
+    return main(["--output", str(tmp_path / "out"), *SMALL, *flags])
+
+
+def last_row(tmp_path):
+    return json.loads((tmp_path / "out" / "metrics.jsonl").read_text().splitlines()[-1])
+
+
+def refused(tmp_path, capsys, *flags):
+    assert run(tmp_path, *flags) == 2
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    return stderr
+
+
+def test_val_only_needs_no_training_data(tmp_path, data):
+    assert (
+        run(tmp_path, "--trainer.val_only", "--data.val", data, "--env.kwargs.source", "auto") == 0
+    )
+    assert last_row(tmp_path)["step"] == 0
+
+
+def test_training_data_alone_means_no_validation_and_says_so(tmp_path, data, capsys):
+    assert run(tmp_path, "--data.train", data) == 0
+    assert "no validation: --data.train is given without --data.val" in capsys.readouterr().out
+    assert not any(key.startswith("val-") for key in last_row(tmp_path))
+
+
+def test_validation_prompts_that_are_too_long_are_left_out_aloud(tmp_path, data, capsys):
+    longer = tmp_path / "longer.jsonl"
+    long_row = {"question": "Tom has 3 pens. " * 60, "answer": "#### 3"}
+    longer.write_text(json.dumps(long_row) + "\n" + json.dumps(ROWS[0]) + "\n")
+    flags = ["--data.train", data, "--data.val", str(longer), "--data.max_prompt_length", "100"]
+    assert run(tmp_path, *flags, "--trainer.log_val_generations", "5") == 0
+    out = capsys.readouterr().out
+    assert "1 validation tasks left out: prompt over 100 tokens" in out
+    assert "12 training and 1 validation problems" in out
+
+
+def test_an_environment_without_validation_tasks_is_not_validated_on_its_training_tasks(
+    tmp_path, plugin, capsys
+):
+    assert run(tmp_path, "--plugin", plugin, "--env", "nosplit") == 0
+    assert "no validation: environment nosplit has no validation tasks" in capsys.readouterr().out
+
+
+def test_accuracy_is_found_by_its_reward_under_another_name(tmp_path, plugin):
+    assert run(tmp_path, "--plugin", plugin, "--env", "split") == 0
+    assert "val-core/unknown/acc/mean@1" in last_row(tmp_path)
+
+
+def test_episodes_that_fail_end_the_run(tmp_path, plugin, capsys):
+    flags = ["--plugin", plugin, "--env", "nosplit", "--env.kwargs.breaks", "true"]
+    assert run(tmp_path, *flags) == 1
+    stderr = capsys.readouterr().err
+    assert "step 1: 4 of 4 episodes failed" in stderr
+    assert "the simulator is down" in stderr
+    assert not (tmp_path / "out" / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--env.kwargs.split", "test"], "--env.kwargs.split: "),
+        (["--env.kwargs.few_shot", "abc"], "--env.kwargs: math-gsm8k does not take them"),
+        (["--rollout.n", "1"], "--rollout.n 1: grpo compares"),
+        (["--trainer.rollout_data_dir", "."], "the folder is in use"),
+        (["--seed", "99999999999999999999"], "--seed"),
+        (["--algorithm.adv_estimator", "grop"], "did you mean 'grpo'"),
+    ],
+)
+def test_what_cannot_work_is_refused_first(tmp_path, capsys, flags, says):
+    assert says in refused(tmp_path, capsys, *flags)
