@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import torch
 from rlgym_llm_envs.prompts import SYSTEM_PROMPT
-from rlgym_llm_envs.starter_problems import starter_problem
+from rlgym_llm_envs.starter_problems import StarterProblem, starter_problem
 from starter_recipe import Recipe, full_solution, style_solution
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
