@@ -34,9 +34,11 @@ def main() -> None:
     parser.add_argument("--reward", action="append", required=True, metavar="NAME=WEIGHT")
     arguments = parser.parse_args()
     components = dict(parse_reward_flag(flag) for flag in arguments.reward)
+    # Every row is wanted, those that cannot be scored too: their reward is null.
+    config = RewardsConfig(components=components, max_error_rate=1.0)
     rows = [json.loads(line) for line in arguments.file.read_text("utf-8").splitlines()]
     rollouts = [to_rollout(row, index) for index, row in enumerate(rows)]
-    with RewardComposer(RewardsConfig(components=components), Plugins.discover()) as composer:
+    with RewardComposer(config, Plugins.discover()) as composer:
         for row, card in zip(rows, composer(rollouts), strict=True):
             raw = {name: part.raw for name, part in card.components.items()}
             print(json.dumps({**row, "reward": card.reward, "raw": raw}))
