@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -28,6 +29,15 @@ def test_every_example_is_tested():
         "my_plugin.py",
         "score_offline.py",
     }
+
+
+def test_the_readme_composes_as_it_says():
+    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    block = next(b for b in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "make(" in b)
+    found = {}
+    exec(block, found)
+    assert found["reward"] == pytest.approx(1.18)
+    assert found["info"]["components"] == {"correct": 1.0, "format": 1.0, "brevity": 20.0}
 
 
 def test_compose_rewards(monkeypatch, capsys):
