@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -44,6 +45,9 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _train(config: TrainConfig, plugins: Plugins) -> int:
+    # Before torch loads OpenMP: threads that wait by spinning make a busy machine many times slower
+    # (docs/performance.md), and cost a quiet one nothing when they sleep.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import torch
 
     from rlgym_llm_trainers.console import open_view
