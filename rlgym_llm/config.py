@@ -205,7 +205,10 @@ def _settings_in(data: Any, file: str) -> Iterator[_Setting]:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{file}: expected keys and values, got a {type(data).__name__}")
     problems: list[str] = []
-    yield from _walk_file(data, "", file, problems)
+    try:
+        yield from _walk_file(data, "", file, problems)
+    except RecursionError:
+        raise ConfigError(f"{file}: an anchor in it refers to itself") from None
     _raise_all(problems)
 
 

@@ -492,3 +492,10 @@ def test_config_secrets_in_config_dump(bug_report: BugReport) -> None:
 def test_logprob_top_p_renormalisation(bug_report: BugReport) -> None:
     top_p = bug_report("logprob-top_p_renormalisation")["input"]["top_p"]
     assert "not supported" in error_of("--rollout.top_p", str(top_p))
+
+
+def test_a_file_that_refers_to_itself_is_one_line(tmp_path: Any) -> None:
+    path = tmp_path / "loop.yaml"
+    path.write_text("actor: &a\n  optim: *a\n")
+    with pytest.raises(ConfigError, match="an anchor in it refers to itself"):
+        load_config(["--config", str(path)])

@@ -152,3 +152,20 @@ def test_no_chat_template_is_one_clear_line(policy, generator):
     policy.tokenizer.chat_template = None
     with pytest.raises(UserError, match=r"--model tiny has no chat template"):
         generator.encode_prompt((Message(role="user", content="hi"),))
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ("{{ raise_exception('no system role') }}", "no system role"),
+        ("{% if %}", "its chat template fails on a conversation of user"),
+        ("", "has no chat template"),
+        ("{# nothing #}", "its chat template renders nothing"),
+    ],
+)
+def test_a_broken_chat_template_is_one_clear_line(policy, generator, template, says):
+    policy.tokenizer.chat_template = template
+    with pytest.raises(UserError, match=says) as caught:
+        generator.encode_prompt((Message(role="user", content="hi"),))
+    assert str(caught.value).startswith("--model tiny")
+    assert "\n" not in str(caught.value)

@@ -71,7 +71,17 @@ def test_dropout_is_off_and_the_reference_is_frozen(policy, tmp_path):
     assert all(parameter.requires_grad for parameter in loaded.model.parameters())
 
 
-@pytest.mark.parametrize("breakage", ["absent", "empty", "garbage", "not json", "a tensor short"])
+@pytest.mark.parametrize(
+    "breakage",
+    [
+        "absent",
+        "empty",
+        "garbage",
+        "not json",
+        "a tensor short",
+        "another tokenizer",
+    ],
+)
 def test_a_model_that_does_not_load_is_one_line_that_names_the_flag(policy, tmp_path, breakage):
     folder = tmp_path / "model"
     if breakage != "absent":
@@ -86,6 +96,10 @@ def test_a_model_that_does_not_load_is_one_line_that_names_the_flag(policy, tmp_
         tensors = load_file(folder / "model.safetensors")
         del tensors["model.layers.0.mlp.down_proj.weight"]
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    if breakage == "another tokenizer":
+        save_policy(policy, folder)
+        policy.tokenizer.add_tokens(["<new>"])
+        policy.tokenizer.save_pretrained(folder)
     with pytest.raises(UserError, match=r"^--model .*model: ") as caught:
         load_policy(folder, device=CPU)
     assert "\n" not in str(caught.value)
@@ -95,6 +109,8 @@ def test_a_device_this_machine_lacks_is_one_line(monkeypatch):
     assert pick_device("cpu") == CPU
     with pytest.raises(ConfigError, match=r"--trainer.device nonsense: not on this machine"):
         pick_device("nonsense")
+    with pytest.raises(ConfigError, match=r"--trainer.device meta: not on this machine"):
+        pick_device("meta")
 
 
 def test_checkpointed_layers_change_neither_samples_nor_gradients(policy, tmp_path):

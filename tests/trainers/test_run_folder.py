@@ -48,3 +48,9 @@ def test_of_two_runs_that_chose_the_same_folder_the_second_is_refused(tmp_path):
     with pytest.raises(UserError, match="cannot be made: File exists"):
         make_run_folder(second, "seed: 2")
     assert first.config.read_text() == "seed: 1"
+
+
+@pytest.mark.parametrize("output", ["x" * 5000, "~nobody_has_this_name/run"])
+def test_a_name_that_no_folder_can_have_is_one_clear_line(output):
+    with pytest.raises(UserError, match="cannot be used: "):
+        choose_run_folder(output, name="x")

@@ -59,11 +59,20 @@ class HFGenerator:
                 "are conversations; take an instruct model, or string prompts "
                 "(--env.kwargs '{prompt_style: string}')"
             )
-        encoded = tokenizer.apply_chat_template(
-            [message.to_dict() for message in prompt],
-            add_generation_prompt=True,
-            return_dict=True,
-        )
+        try:
+            encoded = tokenizer.apply_chat_template(
+                [message.to_dict() for message in prompt],
+                add_generation_prompt=True,
+                return_dict=True,
+            )
+        except Exception as error:  # a template is a program and raises what it likes
+            roles = " ".join(message.role for message in prompt)
+            raise UserError(
+                f"--model {self._policy.path}: its chat template fails on a conversation of "
+                f"{roles}: {' '.join(str(error).split())}"
+            ) from error
+        if not encoded["input_ids"]:
+            raise UserError(f"--model {self._policy.path}: its chat template renders nothing")
         return tuple(encoded["input_ids"])
 
     def encode_reply(self, reply: Sequence[Message]) -> tuple[int, ...]:

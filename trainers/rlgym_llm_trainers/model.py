@@ -67,7 +67,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.empty(1, device=device).item()  # the meta device holds no numbers
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"--trainer.device {name}: not on this machine ({reason})") from error
@@ -110,6 +110,13 @@ def load_policy(
         raise UserError(
             f"--model {path}: {len(absent)} weights are missing or of another shape, such as "
             f"{absent[0]}"
+        )
+    largest = max(tokenizer.get_vocab().values(), default=0)
+    num_rows = model.get_input_embeddings().num_embeddings
+    if largest >= num_rows:
+        raise UserError(
+            f"--model {path}: the tokenizer has ids up to {largest}, the model only {num_rows}; "
+            "they are not of one model"
         )
     _disable_dropout(model)
     model.to(device)

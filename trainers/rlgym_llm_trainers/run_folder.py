@@ -49,11 +49,14 @@ def choose_run_folder(output: str | None, *, name: str) -> RunFolder:
         stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"  # runs may start in one second
         safe_name = re.sub(r"[^\w.-]+", "-", name).strip("-") or "run"
         return RunFolder(path=_unused(Path("runs") / f"{safe_name}-{stamp}"))
-    path = Path(output).expanduser()
-    if path.is_dir() and any(path.iterdir()):
-        raise UserError(f"--output {path}: the folder is in use; name a new or an empty one")
-    if path.exists() and not path.is_dir():
-        raise UserError(f"--output {path}: is a file; name a folder")
+    try:
+        path = Path(output).expanduser()
+        if path.is_dir() and any(path.iterdir()):
+            raise UserError(f"--output {path}: the folder is in use; name a new or an empty one")
+        if path.exists() and not path.is_dir():
+            raise UserError(f"--output {path}: is a file; name a folder")
+    except (OSError, RuntimeError) as error:  # no such home, a name too long, no permission
+        raise UserError(f"--output {output}: cannot be used: {error}") from error
     return RunFolder(path=path)
 
 
