@@ -12,6 +12,8 @@ from rlgym_llm_trainers.cli import main
 from rlgym_llm_trainers.model import load_policy
 
 PLUGIN = """
+    from dataclasses import replace
+
     from rlgym_llm import hookimpl, reward
     from rlgym_llm.specs import AdvantageSpec, GeneratorSpec, PolicyLossSpec, RewardSpec
     from rlgym_llm_trainers.advantages import grpo_advantages
@@ -40,9 +42,12 @@ PLUGIN = """
             calls["generated"] += len(requests)
             return super().generate(requests)
 
-    def show(argv):
-        print(sorted(calls.items()))
-        return 0
+    class Liar(HFGenerator):
+        def generate(self, requests):
+            return [
+                replace(done, logprobs=tuple(4 * value for value in done.logprobs))
+                for done in super().generate(requests)
+            ]
 
     @hookimpl
     def rlgym_register(kind):
@@ -52,7 +57,8 @@ PLUGIN = """
             "policy_loss": PolicyLossSpec(name="mine", entry_point=f"{__name__}:my_loss"),
             "generator": GeneratorSpec(name="mine", entry_point=f"{__name__}:MyGenerator"),
         }
-        return [made[kind]] if kind in made else []
+        liar = GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar")
+        return [made[kind]] + [liar] * (kind == "generator") if kind in made else []
 """
 
 SMALL = [
@@ -117,3 +123,10 @@ def test_an_unknown_name_is_one_line(tmp_path, plugin, capsys, key):
     assert "unknown" in (stderr := capsys.readouterr().err)
     assert stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_generator_that_samples_from_another_policy_ends_the_run(tmp_path, plugin, capsys):
+    assert run(tmp_path, plugin, "--rollout.name", "liar") == 1
+    stderr = capsys.readouterr().err
+    assert "step 1: generator and learner disagree" in stderr
+    assert stderr.count("\n") == 1
