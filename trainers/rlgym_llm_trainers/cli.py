@@ -45,8 +45,8 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _train(config: TrainConfig, plugins: Plugins) -> int:
-    # Before torch loads OpenMP: threads that wait by spinning make a busy machine many times slower
-    # (docs/performance.md), and cost a quiet one nothing when they sleep.
+    # Before torch loads OpenMP: threads that wait by spinning make training many times slower on a
+    # machine that does anything else (docs/performance.md).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import torch
 
