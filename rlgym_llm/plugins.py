@@ -138,7 +138,10 @@ class Plugins:
         """Imports what a spec points to. Raises PluginError, naming the plugin, if that fails."""
         try:
             return spec.load()
-        except Exception as failure:  # the boundary: whatever a plugin's module does on import
+        except (
+            Exception,
+            SystemExit,
+        ) as failure:  # the boundary: whatever a plugin's module does on import
             kind, owner = self._owner(spec)
             who = f"{_called(kind)} {spec.name!r}" if kind else repr(spec.name)
             raise PluginError(
@@ -168,13 +171,13 @@ class Plugins:
 
         It is named in a RuntimeWarning, once.
         """
-        failed: list[tuple[PluginRecord, Exception]] = []
+        failed: list[tuple[PluginRecord, BaseException]] = []
         for plugin in self._loaded:
             if plugin.record.reason is not None:
                 continue
             try:
                 plugin.hooks.rlgym_scored(cards=cards)
-            except Exception as failure:  # the boundary around an observer
+            except (Exception, SystemExit) as failure:  # the boundary around an observer
                 failed.append((plugin.record, failure))
         for record, raised in failed:  # after all were told: a warning may be made an error
             if record.label not in self._failed_observers:

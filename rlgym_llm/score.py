@@ -70,7 +70,7 @@ def _score_many(
         values = list(call())
         if len(values) != len(rollouts):
             error = f"returned {len(values)} scores for {len(rollouts)} rollouts"
-    except Exception as failure:
+    except (Exception, SystemExit) as failure:  # a reward that calls sys.exit has failed too
         error = _describe(failure)
     seconds = (time.perf_counter() - start) / max(len(rollouts), 1)
     if error is not None:
@@ -86,7 +86,7 @@ def _score_one(name: str, reward: Reward, rollout: Rollout, ctx: RewardContext) 
     try:
         _check_needs(reward, rollout)
         value = reward.score(rollout, ctx)
-    except Exception as failure:
+    except (Exception, SystemExit) as failure:  # a reward that calls sys.exit has failed too
         return _failed(name, rollout, _describe(failure), time.perf_counter() - start)
     return _read(name, reward, rollout, value, time.perf_counter() - start)
 
@@ -142,8 +142,11 @@ def _check_needs(reward: Reward, rollout: Rollout) -> None:
             )
 
 
-def _describe(failure: Exception) -> str:
-    text = " ".join(str(failure).split())
+def _describe(failure: BaseException) -> str:
+    try:
+        text = " ".join(str(failure).split())
+    except Exception:
+        text = "(its message cannot be read)"
     return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
 
 

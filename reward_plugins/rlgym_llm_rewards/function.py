@@ -131,7 +131,7 @@ def _import(where: str) -> ModuleType:
         raise UserError(f"reward function file {where} does not exist")
     try:
         return import_file(Path(where)) if is_file else importlib.import_module(where)
-    except Exception as failure:
+    except (Exception, SystemExit) as failure:
         raise UserError(
             f"reward function file {where} does not import: {type(failure).__name__}: {failure}"
         ) from failure

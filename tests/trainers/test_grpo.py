@@ -29,6 +29,17 @@ PLUGIN = """
             raise ConnectionError("the judge is down")
         return len(completion) % 7 / 7
 
+    @reward("exiting", range=(0, 1))
+    def exiting(completion, *, alive_for: int = 8):
+        calls["scored"] += 1
+        if calls["scored"] > alive_for:
+            raise SystemExit(0)
+        return len(completion) % 7 / 7
+
+    @reward("silent", range=(0, 1))
+    def silent(completion):
+        return None
+
     def my_advantages(rewards, group_ids, **options):
         calls["advantages"] += 1
         return grpo_advantages(rewards, group_ids, **options)
@@ -57,8 +68,14 @@ PLUGIN = """
             "policy_loss": PolicyLossSpec(name="mine", entry_point=f"{__name__}:my_loss"),
             "generator": GeneratorSpec(name="mine", entry_point=f"{__name__}:MyGenerator"),
         }
-        liar = GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar")
-        return [made[kind]] + [liar] * (kind == "generator") if kind in made else []
+        more = {
+            "generator": [GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar")],
+            "reward": [
+                RewardSpec(name="exiting", entry_point=f"{__name__}:exiting"),
+                RewardSpec(name="silent", entry_point=f"{__name__}:silent"),
+            ],
+        }
+        return [made[kind], *more.get(kind, [])] if kind in made else []
 """
 
 SMALL = [
@@ -130,3 +147,19 @@ def test_a_generator_that_samples_from_another_policy_ends_the_run(tmp_path, plu
     stderr = capsys.readouterr().err
     assert "step 1: generator and learner disagree" in stderr
     assert stderr.count("\n") == 1
+
+
+def test_a_reward_that_calls_exit_is_a_failure_and_not_a_success(tmp_path, plugin, capsys):
+    flags = ["--reward", "exiting", "--trainer.total_training_steps", "5"]
+    assert run(tmp_path, plugin, *flags) == 1
+    stderr = capsys.readouterr().err
+    assert "'exiting'" in stderr
+    assert "SystemExit" in stderr
+    assert "the model after 1 steps is in" in stderr
+    assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
+
+
+def test_a_run_that_learned_nothing_says_so_and_saves_no_model(tmp_path, plugin, capsys):
+    assert run(tmp_path, plugin, "--reward", "silent", "--trainer.total_training_steps", "2") == 1
+    assert "nothing was learned" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "model").exists()

@@ -50,8 +50,9 @@ def make_env(config: TrainConfig, plugins: Plugins, *, role: Literal["train", "v
         env = make(config.env.id, plugins=plugins, **kwargs).unwrapped
     except UserError:
         raise
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"--env.kwargs: {config.env.id} does not take them: {error}") from error
+    except Exception as error:  # a plugin's constructor raises what it likes
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ConfigError(f"--env.kwargs: {config.env.id} does not take them: {reason}") from error
     if not isinstance(env, TextEnv):
         raise ConfigError(f"--env {config.env.id}: {type(env).__name__} is no TextEnv")
     env.defer_scoring = True

@@ -57,7 +57,7 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
     """
     config, view = session.config, session.view
     first = last = None
-    steps_done = 0
+    steps_done, has_learned = 0, False
     total_steps = session.total_steps
     view.start(total_steps)
     with catch_interrupt() as interrupt:
@@ -76,8 +76,15 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
                     last = _validate(session, step=step)
                     metrics |= last.metrics
                 _log(session, loggers, step, metrics)
-        except RlgymError as error:
-            # What was learned before a judge died is worth keeping.
+                has_learned |= "actor/grad_norm" in metrics
+            if steps_done and not has_learned:
+                steps_done = 0  # nothing in the model is new
+                raise RlgymError(
+                    "nothing was learned: no step had a group with two scored rollouts "
+                    "(rewards that do not apply, or on_truncated: mask)"
+                )
+        except (Exception, SystemExit) as error:
+            # What was learned before a judge died is worth keeping, whatever else went wrong.
             if _save(session, steps_done):
                 error.add_note(f"the model after {steps_done} steps is in {session.run.model}")
             raise
@@ -214,6 +221,7 @@ def _validate(session: Session, *, step: int) -> Validation:
         accuracy=session.accuracy,
         limits=session.limits,
     )
+    _watch_failures(session, step, validation.rollouts)
     validation.metrics["timing_s/testing"] = time.perf_counter() - started
     for rollout, card in list(zip(validation.rollouts, validation.cards, strict=True))[
         : config.trainer.log_val_generations

@@ -21,7 +21,7 @@ class Interrupt:
 
 @contextmanager
 def catch_interrupt() -> Iterator[Interrupt]:
-    """Turns the first SIGINT or SIGTERM into a flag; the second raises KeyboardInterrupt.
+    """Turns the first SIGINT, SIGTERM or SIGHUP into a flag; the second raises KeyboardInterrupt.
 
     Outside the main thread, where signals cannot be caught, the flag is simply never set.
     """
@@ -32,11 +32,11 @@ def catch_interrupt() -> Iterator[Interrupt]:
             raise KeyboardInterrupt
         interrupt.is_set = True
         # Not print: a handler may run in the middle of another print.
-        os.write(2, b"ending after this step, the model will be saved; once more to stop at once\n")
+        os.write(2, b"ending after this step, saving what was learned; once more to stop at once\n")
 
     previous = {}
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             previous[number] = signal.signal(number, on_signal)
     except ValueError:
         pass
