@@ -90,7 +90,7 @@ def plan_batches(
     per_rank = mini * group // dp_size
     micro = config.actor.ppo_micro_batch_size_per_gpu
     if micro is None:
-        micro = max(d for d in _divisors(per_rank) if d <= LARGEST_DEFAULT_MICRO_BATCH)
+        micro = max(d for d in range(1, LARGEST_DEFAULT_MICRO_BATCH + 1) if per_rank % d == 0)
     elif per_rank % micro:
         raise ConfigError(
             f"--actor.ppo_micro_batch_size_per_gpu {micro} does not divide the {per_rank} "

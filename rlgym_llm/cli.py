@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -32,6 +33,10 @@ def guarded(fn: Callable[[Sequence[str]], int], argv: Sequence[str], prog: str) 
     the pipe (``rlgym env list | head -1``) is 141, in silence. What failed on the way through
     nobody's typing (a judge that is down) is one line and 1. Our own mistakes keep a traceback.
     """
+    if sys.stdout is None:  # a closed descriptor: there is nowhere to say anything
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  kept until the end
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an ASCII terminal still gets its curve
     try:
         code = fn(argv)
         sys.stdout.flush()  # so that a closed pipe shows here and not at the interpreter's exit

@@ -255,7 +255,8 @@ def _merge(layers: Sequence[Sequence[_Setting]]) -> tuple[dict[str, Any], dict[P
         spellings: dict[Path, str] = {}
         for setting in layer:
             other = spellings.setdefault(setting.path, setting.spelling)
-            if other != setting.spelling:
+            is_read_twice = other is not setting.spelling and ": " in other  # flat and nested
+            if other != setting.spelling or is_read_twice:
                 raise ConfigError(
                     f"{'.'.join(map(str, setting.path))} is given twice, as {other} and as "
                     f"{setting.spelling}; keep one"

@@ -39,7 +39,7 @@ __all__ = [
     "ValKwargsConfig",
 ]
 
-Count = Annotated[int, Field(strict=True, ge=1)]
+Count = Annotated[int, Field(strict=True, ge=1, le=10**7)]
 Natural = Annotated[int, Field(strict=True, ge=0)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Every = Annotated[int, Field(strict=True, ge=-1)]
@@ -135,7 +135,7 @@ class AlgorithmConfig(Section):
 class OptimConfig(Section):
     """AdamW and its learning rate."""
 
-    lr: NonNegative = 1e-6
+    lr: Annotated[float, Field(strict=True, ge=0, le=100, allow_inf_nan=False)] = 1e-6
     """Highest learning rate."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
     """Course of the learning rate after the warm-up; linear and cosine fall to 0."""
@@ -292,7 +292,7 @@ class TrainerConfig(Section):
     """Where the model runs, such as cpu or cuda:0; auto is CUDA where there is one."""
     seed: Seed = 0
     """Seed of everything that is drawn."""
-    num_threads: Count | None = None
+    num_threads: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
     """Threads of one matrix product on a CPU; null leaves it to torch."""
 
     @model_validator(mode="after")

@@ -87,6 +87,13 @@ class MathGsm8kEnv(TextEnv):
         _check_choice("source", source, ("auto", "hub", "starter"))
         _check_choice("split", split, ("train", "val", "test"))
         _check_choice("prompt_style", prompt_style, ("chat", "string"))
+        for name, number in (
+            ("few_shot", few_shot),
+            ("num_problems", num_problems),
+            ("seed", seed),
+        ):
+            if number is not None and type(number) is not int:
+                raise UserError(f"{name} must be a whole number, got {number!r}")
         if few_shot < 0:
             raise UserError(f"few_shot must be 0 or more, got {few_shot}")
         if data is not None and source != "auto":
@@ -142,7 +149,7 @@ def gsm8k_task(
         if len(text) > _MAX_CHARS:
             raise ValueError(f"column {column!r} has {len(text)} characters, over {_MAX_CHARS}")
     _, mark, answer = solution.rpartition(_MARK)
-    if not (mark and answer.strip()):
+    if not (mark and re.search(r"\d", answer)):
         raise ValueError(f"column 'answer' must end in '{_MARK} <number>', got {solution[-40:]!r}")
     make_prompt = _chat_prompt if prompt_style == "chat" else _string_prompt
     return Task(

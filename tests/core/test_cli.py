@@ -270,3 +270,25 @@ class TestGuarded:
             process.stdout.close()
             assert process.stderr.read() == b""
             assert process.wait() == 141
+
+
+@pytest.mark.parametrize("close", [">&-", "</dev/null"])
+def test_a_closed_descriptor_is_no_crash(close: str) -> None:
+    command = f"'{sys.executable}' -c 'import sys; from rlgym_llm.cli import main; "
+    command += f'sys.exit(main(["plugins"]))\' {close}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_ascii_terminal_gets_question_marks_and_no_crash() -> None:
+    program = (
+        "import sys; from rlgym_llm.cli import guarded; "
+        "sys.exit(guarded(lambda argv: print(chr(0x2502)) or 0, [], 'prog'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8=0", "-c", program],
+        capture_output=True,
+        env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PATH": "/usr/bin"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"?\n")

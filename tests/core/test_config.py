@@ -499,3 +499,24 @@ def test_a_file_that_refers_to_itself_is_one_line(tmp_path: Any) -> None:
     path.write_text("actor: &a\n  optim: *a\n")
     with pytest.raises(ConfigError, match="an anchor in it refers to itself"):
         load_config(["--config", str(path)])
+
+
+def test_flat_and_nested_keys_of_one_file_are_given_twice(tmp_path: Any) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text("rollout.n: 3\nrollout: {n: 4}\n")
+    with pytest.raises(ConfigError, match="rollout.n is given twice"):
+        load_config(["--config", str(path)])
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--rollout.n", "9" * 26],
+        ["--data.train_batch_size", "9" * 18],
+        ["--trainer.num_threads", "100000000"],
+        ["--actor.optim.lr", "1e38"],
+    ],
+)
+def test_absurd_sizes_are_refused_at_once(flags: list[str]) -> None:
+    with pytest.raises(ConfigError, match=flags[0]):
+        load_config(flags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import textwrap
 
@@ -130,12 +131,33 @@ def test_episodes_that_fail_end_the_run(tmp_path, plugin, capsys):
     ("flags", "says"),
     [
         (["--env.kwargs.split", "test"], "--env.kwargs.split: "),
-        (["--env.kwargs.few_shot", "abc"], "--env.kwargs: math-gsm8k does not take them"),
+        (["--env.kwargs.few_shot", "abc"], "few_shot must be a whole number, got 'abc'"),
+        (["--env.kwargs.max_turns", "abc"], "--env.kwargs: math-gsm8k does not take them"),
         (["--rollout.n", "1"], "--rollout.n 1: grpo compares"),
         (["--trainer.rollout_data_dir", "."], "the folder is in use"),
         (["--seed", "99999999999999999999"], "--seed"),
+        (["--env.kwargs.few_shot", "true"], "few_shot must be a whole number"),
         (["--algorithm.adv_estimator", "grop"], "did you mean 'grpo'"),
     ],
 )
 def test_what_cannot_work_is_refused_first(tmp_path, capsys, flags, says):
     assert says in refused(tmp_path, capsys, *flags)
+
+
+def test_rules_alone_leave_the_environments_rewards_in_place(tmp_path):
+    assert run(tmp_path, "--rewards.on_error", "raise", "--data.val_max_samples", "2") == 0
+    assert "rewards/math/mean" in last_row(tmp_path)
+
+
+def test_an_answer_without_a_number_is_found_when_the_file_is_read(tmp_path, capsys):
+    path = tmp_path / "train.jsonl"
+    path.write_text(json.dumps({"question": "2 + 3?", "answer": "#### five"}) + "\n")
+    assert "train.jsonl:1: " in refused(tmp_path, capsys, "--data.train", str(path))
+
+
+def test_a_logger_that_is_not_installed_leaves_nothing_behind(tmp_path, capsys, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "wandb" else find(name, *a)
+    )
+    assert "wandb" in refused(tmp_path, capsys, "--trainer.logger", "[wandb]")

@@ -52,11 +52,12 @@ def _train(config: TrainConfig, plugins: Plugins) -> int:
 
     from rlgym_llm_trainers.console import open_view
     from rlgym_llm_trainers.grpo import train
-    from rlgym_llm_trainers.loggers import open_loggers
+    from rlgym_llm_trainers.loggers import check_loggers, open_loggers
     from rlgym_llm_trainers.report import report
     from rlgym_llm_trainers.run_folder import choose_run_folder, make_run_folder
     from rlgym_llm_trainers.session import open_session
 
+    check_loggers(config.trainer.logger)
     if config.trainer.num_threads is not None:
         torch.set_num_threads(config.trainer.num_threads)
     torch.manual_seed(config.trainer.seed)

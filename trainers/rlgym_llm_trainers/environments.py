@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -43,7 +44,7 @@ def make_env(config: TrainConfig, plugins: Plugins, *, role: Literal["train", "v
     if data is not None:
         if "data" not in accepted:
             raise ConfigError(f"--data.{role}: environment {config.env.id!r} reads no data file")
-        kwargs["data"] = data
+        kwargs["data"] = os.path.expanduser(data)
     elif uses_starter_problems(config, plugins):
         kwargs["source"] = "starter"
     try:

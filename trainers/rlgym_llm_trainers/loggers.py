@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,14 @@ from typing import Any, Protocol
 
 from rlgym_llm.errors import UserError
 
-__all__ = ["JsonlLogger", "MetricLogger", "TensorBoardLogger", "WandbLogger", "open_loggers"]
+__all__ = [
+    "JsonlLogger",
+    "MetricLogger",
+    "TensorBoardLogger",
+    "WandbLogger",
+    "check_loggers",
+    "open_loggers",
+]
 
 
 class MetricLogger(Protocol):
@@ -83,6 +91,13 @@ class WandbLogger:
     def close(self) -> None:
         """Ends the run and waits for its upload."""
         self._run.finish()
+
+
+def check_loggers(names: Sequence[str]) -> None:
+    """Raises UserError where a named logger's package is not installed; imports none of them."""
+    for package in ("tensorboard", "wandb"):
+        if package in names and importlib.util.find_spec(package) is None:
+            raise _missing(package)
 
 
 def open_loggers(

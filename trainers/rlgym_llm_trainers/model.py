@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging as std_logging
 import os
 import shutil
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
-from rlgym_llm.errors import ConfigError, UserError
+from rlgym_llm.errors import ConfigError, RlgymError, UserError
 
 __all__ = [
     "Policy",
@@ -69,7 +70,7 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device).item()  # the meta device holds no numbers
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0][:200]
         raise ConfigError(f"--trainer.device {name}: not on this machine ({reason})") from error
     return device
 
@@ -93,6 +94,8 @@ def load_policy(
     loading: dict[str, Any]
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+    hub_logger = std_logging.getLogger("huggingface_hub")
+    hub_logger.setLevel(std_logging.ERROR)  # a retry is no news; what came of it is said below
     model: Any
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
@@ -102,6 +105,7 @@ def load_policy(
             dtype=torch.bfloat16 if dtype == "bfloat16" else torch.float32,
             trust_remote_code=trust_remote_code,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
         )
     except Exception as error:  # the loaders raise anything from KeyError to safetensors' own
         reason = " ".join(str(error).split())[:300] or type(error).__name__
@@ -150,9 +154,13 @@ def save_policy(policy: Policy, folder: str | Path) -> None:
     target = Path(folder)
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    policy.model.save_pretrained(partial)
-    policy.tokenizer.save_pretrained(partial)
+    try:
+        partial.mkdir(parents=True)
+        policy.model.save_pretrained(partial)
+        policy.tokenizer.save_pretrained(partial)
+    except Exception as error:  # a full disk shows as an error of safetensors' own
+        shutil.rmtree(partial, ignore_errors=True)
+        raise RlgymError(f"the model cannot be saved in {target}: {error}") from error
     if target.exists():
         shutil.rmtree(target)
     os.replace(partial, target)
@@ -164,6 +172,8 @@ def check_model_path(path: str | Path) -> None:
     What looks like a hub id (``org/name``) passes; whether the hub has it shows in `load_policy`.
     """
     folder = Path(path).expanduser()
+    if folder.is_file():
+        raise UserError(f"--model {path}: is a file; give a Hugging Face folder")
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise UserError(f"--model {path}: no config.json in that folder; give a Hugging Face one")
     looks_local = str(path).startswith((".", "/", "~")) or str(path).count("/") > 1

@@ -121,6 +121,8 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     env = train_env or val_env
     assert env is not None, "a run trains or validates"
     rewards = config.rewards or env.rewards
+    if not rewards.components:  # only the rules were given, so the environment's terms stay
+        rewards = rewards.model_copy(update={"components": env.rewards.components})
     train_composer = RewardComposer(rewards, plugins)
     val_composer = RewardComposer(rewards, plugins, evaluation=True)
 
