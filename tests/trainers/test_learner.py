@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from rlgym_llm_trainers.losses import ppo_clip_loss
 from rlgym_llm_trainers.scorer import score_tokens
 
 from rlgym_llm.config_schema import ActorConfig
+from rlgym_llm.errors import GeneratorError
 
 LENGTHS = [(3, 5), (4, 2), (6, 9), (2, 1), (5, 7), (3, 3)]
 """Prompt and response lengths of the samples; three groups of two siblings."""
@@ -167,5 +169,31 @@ def test_the_temperature_is_that_of_the_rollout(policy):
     samples = make_samples(policy, temperature=0.6)
     right = make_learner(copy.deepcopy(policy), temperature=0.6).update(samples, step=1)
     wrong = make_learner(policy, temperature=1.0).update(samples, step=1)
-    assert right["training/rollout_ratio_diff_max"] < 1e-4
     assert wrong["training/rollout_ratio_diff_max"] > 0.1
+    assert right["training/rollout_ratio_diff_max"] < 1e-4
+
+
+def test_samples_of_another_policy_are_refused_before_anything_is_learned(policy):
+    samples = [
+        replace(sample, rollout_logprobs=tuple(value / 3 for value in sample.rollout_logprobs))
+        for sample in make_samples(policy)
+    ]
+    before = weights(policy).clone()
+    with pytest.raises(GeneratorError, match="generator and learner disagree"):
+        make_learner(policy).update(samples, step=1)
+    assert torch.equal(weights(policy), before)
+
+
+def test_old_log_probs_of_the_samples_count_where_they_are_given(policy):
+    # Half the probability before: the ratio is 2, and ppo_kl is the mean of old - new = -log 2.
+    samples = [
+        replace(
+            s,
+            old_logprobs=tuple(
+                v - math.log(2) * on for v, on in zip(s.rollout_logprobs, s.loss_mask, strict=True)
+            ),
+        )
+        for s in make_samples(policy)
+    ]
+    metrics = make_learner(policy).update(samples, step=1)
+    assert metrics["actor/ppo_kl"] == pytest.approx(-math.log(2), abs=1e-4)

@@ -59,7 +59,7 @@ class TrainingSample:
     sample_index: int
     advantages: tuple[float, ...] | None = None
     old_logprobs: tuple[float, ...] | None = None
-    """Of the proximal policy, as the learner computed them before its first update."""
+    """Of the policy before the first update; None where the generator's log-probs are those."""
     ref_logprobs: tuple[float, ...] | None = None
     """Of the reference policy."""
 

@@ -17,7 +17,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns 0, 2 for what the user can mend, 130 after Ctrl-C."""
+    """Runs the command line; returns 0, 130 after Ctrl-C, or one of the codes of `guarded`."""
     return guarded(_run, sys.argv[1:] if argv is None else list(argv), "rlgym-train")
 
 

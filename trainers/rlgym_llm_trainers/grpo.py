@@ -1,8 +1,8 @@
 """The GRPO loop (arXiv 2402.03300), readable top to bottom: ask, score, compare, learn.
 
-    tasks --run_groups--> rollouts --composer--> cards --grpo_advantages--> experiences
-      ^                                                                        |
-      +---- policy_version + 1 <---- learner.update (mini-batches) <-----------+
+    tasks --run_groups--> rollouts --composer--> cards --grpo_advantages--> samples
+      ^                                                                     |
+      +---- policy_version + 1 <---- learner.update (mini-batches) <--------+
 
 One process, one copy of the weights: generator and learner share the model, so what is sampled is
 always sampled by the newest policy, and the old log-probs are the generator's own.
@@ -11,7 +11,7 @@ always sampled by the newest policy, and the old log-probs are the generator's o
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +32,6 @@ from rlgym_llm_trainers.task_order import epoch_of, task_indices
 from rlgym_llm_trainers.validate import Validation, validate
 
 __all__ = ["TrainResult", "train"]
-
-_LARGEST_PROBS_DIFF = 0.05
-"""Mean difference of probabilities; rounding makes 1e-6 in float32, 0.01 in bfloat16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +129,6 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
         samples = with_advantages(samples, rollouts, advantages)
     with clock("update_actor"):
         learned = session.learner.update(samples, step=step) if samples else {}
-    _check_agreement(step, learned)
     session.generator.set_policy_version(session.generator.policy_version + 1)
 
     return finite(
@@ -176,16 +172,6 @@ def _watch_failures(session: Session, step: int, rollouts: Sequence[Rollout]) ->
         )
 
 
-def _check_agreement(step: int, metrics: Mapping[str, float]) -> None:
-    """Ends a run whose generator samples from another policy than the learner trains."""
-    apart = metrics.get("training/rollout_probs_diff_mean", 0.0)
-    if apart > _LARGEST_PROBS_DIFF:
-        raise RlgymError(
-            f"step {step}: generator and learner disagree on the probability of sampled tokens by "
-            f"{apart:.2g} on average; their weights, temperature or token ids differ"
-        )
-
-
 def _save(session: Session, steps_done: int) -> bool:
     """Saves the model, where there is anything new to save."""
     if steps_done:
@@ -207,7 +193,7 @@ def _tasks_of(session: Session, step: int) -> list[Task]:
 
 
 def _validate(session: Session, *, step: int) -> Validation:
-    """Validates and shows some generations; times are the caller's affair."""
+    """Validates, shows some generations, and stores them where that was asked for."""
     config, started = session.config, time.perf_counter()
     session.view.phase("validating")
     validation = validate(

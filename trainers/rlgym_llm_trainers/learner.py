@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlgym_llm.config_schema import ActorConfig
+from rlgym_llm.errors import GeneratorError
 from rlgym_llm_trainers.aggregate import Reduce, aggregate
 from rlgym_llm_trainers.batch import (
     Batch,
@@ -29,6 +30,9 @@ __all__ = ["Learner"]
 
 PolicyLoss = Callable[..., LossOutput]
 
+_LARGEST_PROBS_DIFF = 0.05
+"""Mean difference of probabilities; rounding makes 1e-6 in float32, 0.01 in bfloat16."""
+
 
 class Learner:
     """Owns the optimizer, and the reference policy where the KL divergence has a coefficient.
@@ -36,7 +40,8 @@ class Learner:
     A mini-batch is ``mini_batch_prompts`` whole groups; its gradient is accumulated over
     micro-batches with the denominators of the whole mini-batch, so neither the split nor the
     order of the sequences changes it. A gradient that is not finite skips its step;
-    ``actor/skipped_ratio`` is the share of a step's updates that were.
+    ``actor/skipped_ratio`` is the share of a step's updates that were. Raises GeneratorError,
+    before the first update, where the generator sampled from another policy than this one.
     """
 
     def __init__(
@@ -102,8 +107,8 @@ class Learner:
     def update(self, samples: Sequence[TrainingSample], *, step: int) -> dict[str, float]:
         """Trains on the samples for ``ppo_epochs`` and returns the step's metrics.
 
-        The samples carry advantages; their old log-probs are the generator's own (it sampled
-        under these very weights). Samples of one group stay in one mini-batch.
+        The samples carry advantages; where they carry no old log-probs, those are the generator's
+        own (it sampled under these very weights). Samples of one group stay in one mini-batch.
         """
         # Checkpointed layers work in training mode only; dropout is off in both.
         self._policy.model.train()
@@ -148,7 +153,9 @@ class Learner:
             loss.backward()  # type: ignore[no-untyped-call]
             parts.append(metrics)
         metrics = merge(parts)
-        if not is_on_policy:
+        if is_on_policy:
+            _check_agreement(finalize(metrics))
+        else:
             # Later mini-batches differ from the generator because the policy has moved.
             metrics = {k: v for k, v in metrics.items() if not k.startswith("training/rollout_")}
 
@@ -179,7 +186,9 @@ class Learner:
         output = self._policy_loss(
             PolicyLossInputs(
                 logprobs=logprobs,
-                old_logprobs=batch.rollout_logprobs,
+                old_logprobs=(
+                    batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs
+                ),
                 advantages=batch.advantages,
                 mask=batch.loss_mask,
             ),
@@ -236,6 +245,16 @@ def _generator_agreement(logprobs: Tensor, batch: Batch) -> dict[str, Metric]:
         "training/rollout_probs_diff_mean": Metric.mean(float(probs_diff.sum()), learner.numel()),
         "training/rollout_ratio_diff_max": Metric.max([float(ratio_diff.max())]),
     }
+
+
+def _check_agreement(metrics: Mapping[str, float]) -> None:
+    """Raises GeneratorError where the generator samples from another policy than is trained."""
+    apart = metrics.get("training/rollout_probs_diff_mean", 0.0)
+    if apart > _LARGEST_PROBS_DIFF:
+        raise GeneratorError(
+            f"generator and learner disagree on the probability of sampled tokens by {apart:.2g} "
+            "on average; their weights, temperature or token ids differ"
+        )
 
 
 def _by_group(samples: Iterable[TrainingSample]) -> dict[str, list[TrainingSample]]:
