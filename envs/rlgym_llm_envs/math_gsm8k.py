@@ -62,7 +62,7 @@ class MathGsm8kEnv(TextEnv):
 
     default_rewards: ClassVar[Mapping[str, Any]] = {
         "components": {
-            "math": {"reward": "math", "weight": 1.0},
+            "math": {"reward": "math", "weight": 1.0, "options": {"extraction": "strict"}},
             "format": {"reward": "format", "weight": 0.2, "options": {"style": "hash"}},
             "lenient": {"reward": "math", "weight": 0.0, "options": {"extraction": "lenient"}},
         }

@@ -1,8 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlgym_llm_rewards.extract import last_marked
 from rlgym_llm_rewards.format import Format
+from rlgym_llm_rewards.math.extract import extract
+from rlgym_llm_rewards.math.policy import Policy
 
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.types import Completion, Rollout, Score, Task, Turn
@@ -103,7 +104,7 @@ def test_the_last_turn_is_read():
 @given(st.text(alphabet="#12 \n.a"))
 def test_what_has_the_hash_style_has_a_marked_answer(text):
     if score(text, "hash").value == 1.0:
-        found = last_marked(text)
+        found = extract(text, Policy())
         assert found is not None
         assert found.where == "hash"
 

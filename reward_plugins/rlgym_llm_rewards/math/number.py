@@ -54,18 +54,22 @@ class Number:
     is_percent: bool = False
     currency: str = ""
 
-    def same_as(self, other: Number) -> bool:
+    @property
+    def is_finite(self) -> bool:
+        """Whether it has a finite decimal: one that no rounding can stand for."""
+        return isinstance(self.value, int) or _without(self.value.denominator, 2, 5) == 1
+
+    def same_as(self, other: Number, *, percent_bare: bool = True) -> bool:
         """Whether both mean the same: 25% is 0.25 and also a bare 25, but 0.25 is not 25.
 
         A currency on one side only is ignored; on both it must agree.
         """
         if self.currency and other.currency and self.currency != other.currency:
             return False
-        if self.value == other.value:
-            # 25% and 25 accept each other; so do equal values of one kind.
-            return True
         if self.is_percent == other.is_percent:
-            return False
+            return self.value == other.value
+        if self.value == other.value and percent_bare:
+            return True
         percent, bare = (self, other) if self.is_percent else (other, self)
         return Fraction(percent.value) / 100 == bare.value
 
@@ -135,3 +139,10 @@ def _exact(decimal: str) -> Fraction | int:
     if not places:
         return int(whole)
     return Fraction(int(whole + places), 10 ** len(places))
+
+
+def _without(value: int, *primes: int) -> int:
+    for prime in primes:
+        while value % prime == 0:
+            value //= prime
+    return value

@@ -3,7 +3,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlgym_llm_rewards.number import MAX_CHARS, NUMBER_IN_TEXT, parse_number
+from rlgym_llm_rewards.math.number import MAX_CHARS, NUMBER_IN_TEXT, parse_number
 
 
 @pytest.mark.parametrize(

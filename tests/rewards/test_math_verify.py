@@ -4,7 +4,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlgym_llm_rewards.verify import VerdictStatus, verify
+from rlgym_llm_rewards.math import VerdictStatus, verify
 
 
 @pytest.mark.parametrize(
@@ -21,32 +21,34 @@ from rlgym_llm_rewards.verify import VerdictStatus, verify
         ("#### 73", "72", "wrong"),
         ("#### 7200", "72", "wrong"),
         ("#### -72", "72", "wrong"),
-        ("the answer is 72", "72", "no_answer"),
+        ("the answer is 72", "72", "correct"),
+        ("so it is 72", "72", "no_answer"),
+        ("72", "72", "no_answer"),
         ("", "72", "no_answer"),
         ("####", "72", "no_answer"),
         (r"\boxed{}", "72", "no_answer"),
-        ("#### 41 or 72", "72", "unparsable"),
+        ("#### 41 or 72", "72", "ambiguous"),
         ("#### seventy-two", "72", "unparsable"),
         ("#### 1/0", "72", "unparsable"),
-        ("#### 72", "seventy-two", "bad_gold"),
+        ("#### 72", r"\frac{", "bad_gold"),
         ("#### 72", "", "bad_gold"),
         ("#### ", "", "bad_gold"),
         ("#### 1/0", "1/0", "bad_gold"),
-        ("#### x", "x", "bad_gold"),
+        ("#### x", "x", "correct"),
     ],
 )
 def test_strict(completion, gold, status):
-    assert verify(completion, gold).status == status
+    assert verify(completion, gold, policy="strict").status == status
 
 
 @pytest.mark.parametrize(
     ("completion", "gold", "status", "where"),
     [
-        ("so it is 72.", "72", "correct", "last_number"),
+        ("so it is 72.", "72", "correct", "number"),
         ("#### 72", "72", "correct", "hash"),
-        ("#### 72 and not 5", "5", "correct", "last_number"),
+        ("it is 72. " + "So much for that. " * 30, "72", "correct", "number"),
         ("#### 72\nI am 5", "5", "wrong", "hash"),
-        ("nothing", "72", "no_answer", None),
+        ("I do not know.", "72", "no_answer", None),
     ],
 )
 def test_lenient(completion, gold, status, where):
@@ -56,11 +58,11 @@ def test_lenient(completion, gold, status, where):
 
 def test_a_verdict_says_what_it_rests_on():
     verdict = verify("12 + 60 = 72\n#### $72.", "He sold 72.\n#### 72")
-    assert (verdict.answer, verdict.where, verdict.gold) == ("$72.", "hash", "72")
+    assert (verdict.answer, verdict.where, verdict.gold) == ("$72", "hash", "72")
     assert verdict.is_correct
 
 
-@given(st.text(), st.text(), st.sampled_from(["strict", "lenient"]))
+@given(st.text(), st.text(), st.sampled_from(["strict", "standard", "lenient"]))
 def test_never_raises(completion, gold, policy):
     assert verify(completion, gold, policy=policy).status in VerdictStatus
 
@@ -90,7 +92,7 @@ def test_integers(answer, gold):
 )
 @pytest.mark.timeout(20)
 def test_huge_texts_take_linear_time(text):
-    for policy in ("strict", "lenient"):
+    for policy in ("strict", "standard", "lenient"):
         verify(text, "72", policy=policy)
     verify("#### 72", text)
 
@@ -104,7 +106,7 @@ def test_gsm8k_labels(test_data):
         gold = row["ground_truth"].replace("\nA: ", "\n#### ")
         for solution in (value for value in row.values() if isinstance(value, dict)):
             text = solution["solution"].replace("\nA: ", "\n#### ")
-            for policy in ("strict", "lenient"):
+            for policy in ("strict", "standard", "lenient"):
                 assert verify(text, gold, policy=policy).is_correct == solution["is_correct"], text
             num_seen += 1
     assert num_seen == 5276

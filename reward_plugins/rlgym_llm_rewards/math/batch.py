@@ -1,0 +1,77 @@
+"""Many verdicts at once: the proofs that some need run side by side, and block no event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+from rlgym_llm.errors import UserError
+from rlgym_llm_rewards.math.policy import Policy, get_policy
+from rlgym_llm_rewards.math.proof import NUM_WORKERS
+from rlgym_llm_rewards.math.verdict import Verdict
+from rlgym_llm_rewards.math.verify import NeedsProofError, verified, verify
+
+__all__ = ["verify_async", "verify_many"]
+
+
+def verify_many(
+    completions: Sequence[str],
+    golds: Sequence[str],
+    *,
+    prompts: Sequence[str | None] | None = None,
+    policy: str | Policy = "standard",
+) -> list[Verdict]:
+    r"""One verdict per completion, in order, as `verify` gives them.
+
+    Raises UserError where the lengths differ.
+
+    >>> [v.is_correct for v in verify_many(["#### 4", "#### 5"], ["4", "4"])]
+    [True, False]
+    """
+    num = len(completions)
+    prompts = [None] * num if prompts is None else prompts
+    if not len(golds) == len(prompts) == num:
+        raise UserError(
+            f"verify_many: {num} completions, {len(golds)} golds and {len(prompts)} prompts; "
+            "give as many of each"
+        )
+    policy = get_policy(policy)
+    verdicts: dict[int, Verdict] = {}
+    rows = list(zip(completions, golds, prompts, strict=True))
+    waiting = []
+    for index, (completion, gold, prompt) in enumerate(rows):
+        try:
+            verdicts[index] = verified(completion, gold, prompt, policy, defer=True)
+        except NeedsProofError:
+            waiting.append(index)
+
+    def prove(index: int) -> Verdict:
+        completion, gold, prompt = rows[index]
+        return verify(completion, gold, prompt=prompt, policy=policy)
+
+    if waiting:
+        with ThreadPoolExecutor(min(NUM_WORKERS, len(waiting))) as threads:
+            verdicts.update(zip(waiting, threads.map(prove, waiting), strict=True))
+    return [verdicts[index] for index in range(num)]
+
+
+async def verify_async(
+    completion: str, gold: str, *, prompt: str | None = None, policy: str | Policy = "standard"
+) -> Verdict:
+    """As `verify`, from any event loop; a proof is waited for in a thread."""
+    policy = get_policy(policy)
+    try:
+        return verified(completion, gold, prompt, policy, defer=True)
+    except NeedsProofError:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            _threads(), lambda: verify(completion, gold, prompt=prompt, policy=policy)
+        )
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    """As many threads as there are workers: the rest of the calls wait without one."""
+    return ThreadPoolExecutor(NUM_WORKERS, thread_name_prefix="rlgym-verify")

@@ -1,0 +1,202 @@
+"""Find the final answer in a completion or in a gold text."""
+
+from __future__ import annotations
+
+import re
+
+from rlgym_llm_rewards.math.boxes import Box, answer_of, boxes, find_boxes, is_unclosed
+from rlgym_llm_rewards.math.clause import answer_in, is_plain
+from rlgym_llm_rewards.math.found import Found, Where
+from rlgym_llm_rewards.math.markers import Marker, last_marker, may_mark
+from rlgym_llm_rewards.math.policy import Policy
+from rlgym_llm_rewards.math.spans import math_spans, tidy
+from rlgym_llm_rewards.math.unmarked import last_statement
+from rlgym_llm_rewards.math.visible import (
+    without_prompt,
+    without_records,
+    without_thinking,
+    without_turns,
+)
+
+__all__ = ["Found", "Where", "boxes", "extract", "extract_gold"]
+
+_MAX_TRIES = 16
+_LAST_BOX = re.compile(r"\\boxed\{([^{}\\\s][^{}\\]*+)\}[\s$.)\]\\]*+\Z")
+_NOT = re.compile(r"(?:\b(?:not|never|neither|nor)|n['’]t)(?:\s+be)?[ $\\(:*]*\Z")
+_ARTICLES = ("the ", "The ", "nal ", "our ", "")
+_OPERATORS = (" or", " and", " not", "n't", "n’t", " be", " ou", " et")
+_IS_WRONG = re.compile(
+    r"[\s$\\)*.,]{0,8}(?:is|was|would\s+be)\s+(?:incorrect|wrong|not\s+(?:correct|right|the)\b)"
+)
+_OR_ELSE = re.compile(r"[\s$\\)]{0,6}\bor\s+[$\\(]{0,3}([-−]?\d[\d.,/]*)")
+_STATES = re.compile(r"\d|[=<>^\\√π∞]|^\W*[A-Z]\W*$|^\W*\w+\W*$")
+
+
+def extract(
+    completion: str,
+    policy: Policy,
+    *,
+    prompt: str | None = None,
+    wants_choice: bool = False,
+    num_parts: int = 1,
+) -> Found | None:
+    r"""The completion's final answer by the policy, None where it states none.
+
+    The last marker decides (a box, ``####``, an answer tag, "the answer is"), and where there is
+    none, and the policy is not ``strict``, the last statement. ``prompt``: what is copied from it
+    counts for nothing. ``wants_choice``: the gold is a letter, so that letters answer too.
+    ``num_parts``: how many elements the gold has. Never raises on text; linear in it.
+
+    >>> extract(r"First \boxed{5}. No, it is $\boxed{7}$.", Policy())
+    Found(text='7', where='boxed', start=28, parts=())
+    >>> extract("16 - 9 = 7\n#### 7", Policy()).where, extract("So 3+4=7.", Policy()).text
+    ('hash', '7')
+    >>> extract("The answer is not 42.", Policy()) is None
+    True
+    """
+    text = without_turns(completion)
+    if policy.thinking != "keep":
+        text, closed = without_thinking(text)
+        if policy.thinking == "require" and not closed:
+            return None
+    if prompt is None and not wants_choice:
+        found = _at_the_end(text, policy)
+        if found is not None:
+            return found
+    seen = without_records(text)
+    if prompt is not None:
+        seen = without_prompt(seen, prompt)
+    found_boxes = [box for box in find_boxes(seen) if text[box.inner : box.inner_end].strip()]
+    answer, refused = _marked(text, seen, found_boxes, policy, wants_choice, num_parts)
+    if answer is not None:
+        return answer
+    if (
+        refused
+        or policy.require_box
+        or policy.extraction == "strict"
+        or is_unclosed(seen, found_boxes)
+    ):
+        return None
+    return last_statement(
+        seen,
+        anywhere=policy.extraction == "lenient",
+        wants_choice=wants_choice,
+        num_parts=num_parts,
+    )
+
+
+def extract_gold(gold: str) -> str:
+    r"""The answer within a gold text: a bare answer, or a whole solution that ends in a marker.
+
+    >>> extract_gold(" 72 "), extract_gold("5 + 2 = 7\n#### 7"), extract_gold(r"so $x=\boxed{2}$.")
+    ('72', '7', '2')
+    """
+    found = find_boxes(gold)
+    if found:
+        answer = answer_of(gold, found)
+        return answer.text
+    for marker in ("####", "\nA:"):
+        _, found_marker, behind = gold.rpartition(marker)
+        if found_marker and behind.strip():
+            return behind.strip().partition("\n")[0].strip()
+    _, opened, behind = gold.rpartition("<answer>")
+    if opened:
+        gold = behind.partition("</answer>")[0]
+    text = gold.strip()
+    for opening, closing in (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")):
+        inner = text[len(opening) : -len(closing)]
+        if text.startswith(opening) and text.endswith(closing) and inner.strip():
+            return text if opening in inner or closing in inner else inner.strip()
+    return text
+
+
+def _at_the_end(text: str, policy: Policy) -> Found | None:
+    """The answer where the text ends in the plainest of markers, as nearly all do; else None."""
+    at = text.rfind("\\boxed{")
+    if at >= 0:
+        box = _LAST_BOX.match(text, at)
+        if box is None or "box" in text[:at] or _NOT.search(text, max(at - 16, 0), at):
+            return None
+        return Found(tidy(box[1]), "boxed", at)
+    if policy.require_box or text.find("</", -300) >= 0:
+        return None
+    if "####" in text:
+        return _plain(text, text.rfind("####"), 4, "hash")
+    at = text.rfind("\nA:") + 1
+    if at:
+        return _plain(text, at, 2, "phrase")
+    if "nswer" in text:
+        at = text.rfind("answer is ")
+        is_ours = at >= 0 and text[max(at - 4, 0) : at] in _ARTICLES
+        return _plain(text, at, len("answer is "), "phrase") if is_ours else None
+    if policy.extraction == "strict" or "\n" not in text or may_mark(text) or '":' in text:
+        return None
+    text = text.rstrip().removesuffix(".")
+    at = text.rfind(" ") + 1
+    before = text[max(at - 5, 0) : max(at - 1, 0)]
+    follows = before[-1:].islower() or before.endswith((" =", "\n="))
+    if not follows or before.endswith(_OPERATORS) or not is_plain(text[at:]):
+        return None
+    return Found(text[at:], "number", at)
+
+
+def _plain(text: str, at: int, skip: int, where: Where) -> Found | None:
+    answer = text[at + skip :].strip().removesuffix(".")
+    return Found(answer, where, at) if is_plain(answer) else None
+
+
+def _marked(
+    text: str,
+    seen: str,
+    found_boxes: list[Box],
+    policy: Policy,
+    wants_choice: bool,
+    num_parts: int,
+) -> tuple[Found | None, bool]:
+    """The last marked answer, and whether a marker was refused since its answer is negated."""
+    refused = False
+    limit = len(seen)
+    left = list(found_boxes)
+    for _ in range(_MAX_TRIES):
+        while left and left[-1].start >= limit:
+            left.pop()
+        box = left[-1] if left else None
+        marker = None if policy.require_box else last_marker(seen, limit, wants_choice=wants_choice)
+        if box is not None and (marker is None or marker.start < box.end):
+            if not _is_negated(text, box):
+                return _with_alternative(text, box, answer_of(text, left, num_parts)), refused
+            refused, limit = True, box.start
+            continue
+        if marker is None:
+            break
+        said = text[marker.end : marker.stop]
+        answer = _said(said, marker, wants_choice, num_parts)
+        if answer is None:
+            refused |= bool(said.strip())
+        elif answer and (box is None or marker.where != "phrase" or _STATES.search(answer)):
+            return Found(answer, marker.where, marker.start), refused
+        limit = marker.start
+    return None, refused
+
+
+def _said(said: str, marker: Marker, wants_choice: bool, num_parts: int) -> str | None:
+    if marker.where != "phrase":
+        answer = tidy(said)
+        # What stands in a tag or after #### is taken as written, unless it is a sentence.
+        if len(answer) > 200 or answer.count(" ") < 4 or math_spans(answer):
+            return answer
+    stated = answer_in(said, wants_choice=wants_choice, num_parts=num_parts)
+    return None if stated is None or is_unclosed(stated, []) else stated
+
+
+def _is_negated(text: str, box: Box) -> bool:
+    before = _NOT.search(text, max(box.start - 24, 0), box.start)
+    return before is not None or _IS_WRONG.match(text, box.end) is not None
+
+
+def _with_alternative(text: str, box: Box, answer: Found) -> Found:
+    r"""``\boxed{41} or 42`` leaves the choice open, as "41 or 42" does."""
+    other = _OR_ELSE.match(text, box.end)
+    if other is None:
+        return answer
+    return Found(f"{answer.text} or {tidy(other[1])}", answer.where, answer.start)

@@ -1,0 +1,315 @@
+r"""Reads LaTeX and plain mathematics into a tree, by recursive descent over a closed vocabulary.
+
+    statement  = relation {(, | ; | and | or) relation}
+    relation   = union {(= | < | \le | \in | ...) union}
+    union      = ratio {(\cup | \cap | \setminus) ratio}
+    ratio      = sum {: sum}
+    sum        = [sign] product {(+ | - | \pm) product}
+    product    = power {(* | / | \cdot | nothing) power} [unit]
+    power      = atom {! | % | ^ exponent | _ subscript}
+
+Nothing is evaluated here but what a number is written with (1,234 and 3 1/4 are numbers). Depth,
+length and digits are bounded, so the time is linear and the stack shallow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from rlgym_llm_rewards.math.atoms import Atoms
+from rlgym_llm_rewards.math.nodes import Node, sequence
+from rlgym_llm_rewards.math.tokens import Comma, LimitError, UnreadableError, tokenize
+from rlgym_llm_rewards.math.vocabulary import (
+    ACCENTS,
+    BIG,
+    BINOMIALS,
+    CONSTANTS,
+    CURRENCIES,
+    DEGREES,
+    FRACTIONS,
+    FUNCTIONS,
+    GREEK,
+    ORDINALS,
+    PAIRS,
+    PERCENT,
+    RELATIONS,
+    UNITS,
+)
+
+__all__ = ["parse"]
+
+_SEPARATORS = frozenset([",", ";", "and", "or", "quad", r"\land", r"\lor", r"\&"])
+_OR = frozenset(["or", r"\lor", ",", "quad"])
+_MULTIPLY = frozenset(["*", r"\cdot", r"\times", r"\ast", r"\star"])
+_DIVIDE = frozenset(["/", r"\div"])
+_MODULO = frozenset([r"\bmod", r"\mod", r"\pmod"])
+_SIGNS = {"+": "add", "-": "neg", r"\pm": "pm", r"\mp": "mp"}
+_SET_OPERATORS = {r"\cup": "union", r"\cap": "inter", r"\setminus": "minus", r"\backslash": "minus"}
+_CLOSING = frozenset([")", "]", "}", r"\}", "&", "\\\\", r"\rangle", r"\end", ""])
+_OPERAND_COMMANDS = (
+    FRACTIONS | BINOMIALS | ACCENTS | CONSTANTS.keys() | BIG.keys() | PAIRS.keys()
+    | {r"\sqrt", r"\mathbb", r"\mathcal", r"\begin"}
+    | {"\\" + name for name in GREEK} | {"\\" + name for name in FUNCTIONS}
+) - {r"\|"}  # fmt: skip
+
+
+def parse(text: str, comma: Comma = "thousands") -> Node:
+    r"""The tree of an answer; raises UnreadableError, or LimitError for what is too large.
+
+    >>> from rlgym_llm_rewards.math.show import show
+    >>> show(parse(r"x = -\frac{1}{2}y^2"))
+    'x = -(1/2)*y^2'
+    >>> show(parse("3 1/4")), show(parse(r"3\frac14"))
+    ('13/4', '13/4')
+    """
+    parser = Parser(tokenize(text, comma), comma)
+    node = parser.statement()
+    if parser.token.kind != "end":
+        raise UnreadableError(f"{parser.token.text!r} is out of place")
+    return node
+
+
+class Parser(Atoms):
+    """The grammar, one method a level; each leaves the position behind what it read."""
+
+    # -- statements ----------------------------------------------------------------------------
+
+    def statement(self) -> Node:
+        items, joints = self.items()
+        if len(items) == 1:
+            return items[0]
+        is_choice = joints <= _OR and not joints.isdisjoint(("or", r"\lor"))
+        return sequence("or" if is_choice else "list", items)
+
+    def items(self) -> tuple[list[Node], set[str]]:
+        """Relations and what stands between them; a separator may close them."""
+        items, joints = [self.relation()], set[str]()
+        while self.is_sign(_SEPARATORS):
+            while self.is_sign(_SEPARATORS):
+                joints.add(self.take().text)
+            if self.token.text in _CLOSING:
+                break
+            items.append(self.relation())
+        return items, joints
+
+    def is_sign(self, among: Collection[str]) -> bool:
+        """Whether the next token is one of these, and no word of a text."""
+        kind, text, _ = self.token
+        return kind != "text" and text in among
+
+    def relation(self) -> Node:
+        self.deeper()
+        ops: list[str] = []
+        operands: list[Node] = []
+        if self.is_sign(RELATIONS):
+            op = RELATIONS[self.take().text]
+            if op not in ("=", "~"):  # "\ne 5" relates nothing to 5
+                ops.append(op)
+                operands.append(Node("const", ("nothing",)))
+        operands.append(self.union())
+        while self.is_sign(RELATIONS):
+            if self.token.text == r"\mid":
+                break
+            ops.append(RELATIONS[self.take().text])
+            operands.append(self.union())
+        self.depth -= 1
+        return Node("rel", (tuple(ops), *operands)) if ops else operands[0]
+
+    def union(self) -> Node:
+        node = self.ratio()
+        while self.token.text in _SET_OPERATORS:
+            op = _SET_OPERATORS[self.take().text]
+            node = Node("setop", (op, node, self.ratio()))
+        return node
+
+    def ratio(self) -> Node:
+        parts = [self.sum()]
+        while self.skip(":", r"\colon"):
+            parts.append(self.sum())
+        return Node("ratio", tuple(parts)) if len(parts) > 1 else parts[0]
+
+    # -- arithmetic ----------------------------------------------------------------------------
+
+    def sum(self) -> Node:
+        terms = [self.signed()]
+        while self.is_sign(_SIGNS):
+            sign = self.take().text
+            term = self.signed()
+            terms.append(term if sign == "+" else Node(_SIGNS[sign], (term,)))
+        return Node("add", tuple(terms)) if len(terms) > 1 else terms[0]
+
+    def signed(self) -> Node:
+        signs = []
+        while self.is_sign(_SIGNS):
+            signs.append(self.take().text)
+            if len(signs) > 100:
+                raise LimitError("too many signs in a row")
+        node = self.product()
+        for sign in reversed(signs):
+            if sign != "+":
+                node = Node(_SIGNS[sign], (node,))
+        return node
+
+    def product(self) -> Node:
+        factors = [self.power()]
+        while True:
+            text = self.token.text
+            if self.token.kind == "text":
+                break
+            if text in _MULTIPLY:
+                self.take()
+                factors.append(self.factor())
+            elif text in _DIVIDE or text in _MODULO:
+                self.take()
+                left, right = _product(factors), self.factor()
+                divided = text in _DIVIDE
+                factors = [
+                    Node("div", (left, right)) if divided else Node("call", ("mod", left, right))
+                ]
+            elif self.starts_operand(after=factors[-1]):
+                factors.append(self.power())
+            else:
+                break
+        return self.unit_behind(_product(factors))
+
+    def factor(self) -> Node:
+        r"""A factor behind an operator, which may carry a sign: ``2 \cdot -3``."""
+        if self.skip("-"):
+            return Node("neg", (self.power(),))
+        self.skip("+")
+        return self.power()
+
+    def starts_operand(self, after: Node) -> bool:
+        """Whether what follows multiplies without a sign."""
+        kind, text, _ = self.token
+        if kind == "number":
+            # Two numbers side by side are no product; \frac12 3 and (x)3 are.
+            return after.head not in ("num", "sym", "based", "percent", "unit")
+        if kind == "word":
+            marks = text in _SEPARATORS or text in PERCENT or text in DEGREES or text in ORDINALS
+            return not marks and not self.is_unit(after)
+        if kind == "command":
+            return text in _OPERAND_COMMANDS
+        if text == "|":
+            return self.open_bars == 0
+        return kind == "sign" and text in ("(", "{")
+
+    def power(self) -> Node:
+        node = self.atom()
+        while self.token.kind != "text":
+            text = self.token.text
+            if text == "!":
+                self.take()
+                node = Node("call", ("factorial", node))
+            elif text in PERCENT:
+                self.take()
+                node = Node("percent", (node,))
+            elif text in DEGREES or (
+                text in ORDINALS and node.head == "num" and not self.token.spaced
+            ):
+                self.take()
+            elif text in ("^", "**"):
+                self.take()
+                exponent = self.exponent()
+                node = node if exponent is None else Node("pow", (node, exponent))
+            elif text == "_" and node.head == "num":
+                self.take()
+                node = Node("based", (str(node.args[0]), self.subscript()))
+            else:
+                break
+        return node
+
+    def exponent(self) -> Node | None:
+        """What stands behind ``^``; None for degrees and ordinals, which are no exponents."""
+        self.deeper()
+        in_group = self.skip("{")
+        node: Node | None
+        if self.token.kind == "text":
+            node = _exponent_text(self.take().text)
+        elif self.skip(*DEGREES):
+            node = None
+        elif in_group:
+            node = self.sum()
+        else:
+            node = self.bare_exponent()
+        if in_group:
+            self.expect("}")
+        self.depth -= 1
+        return node
+
+    def bare_exponent(self) -> Node:
+        """An exponent without braces: ``-2``, ``n!``, ``2^2``."""
+        is_negative = False
+        while self.token.text in ("+", "-"):
+            is_negative ^= self.take().text == "-"
+        if self.skip("'"):
+            return Node("sym", ("'",))
+        node = self.atom()
+        while self.skip("!"):
+            node = Node("call", ("factorial", node))
+        if self.skip("^", "**"):
+            exponent = self.exponent()
+            node = node if exponent is None else Node("pow", (node, exponent))
+        return Node("neg", (node,)) if is_negative else node
+
+    def is_unit(self, after: Node) -> bool:
+        """Whether the word ahead is a unit or a noun that counts things, no product of letters."""
+        text = self.token.text
+        if text in FUNCTIONS or text in GREEK:
+            return False
+        if after.head not in ("num", "div", "unit", "percent"):
+            return False
+        if len(text) > 3 or (len(text) > 1 and text in UNITS):
+            return True
+        # "5 m": one letter, apart from its number and last of all.
+        ahead = self.tokens[self.position + 1]
+        return text in UNITS and self.token.spaced and ahead.kind == "end"
+
+    def unit_behind(self, node: Node) -> Node:
+        """The node with the unit or noun that follows it, if one does."""
+        words: list[str] = []
+        while (
+            self.token.kind == "text"
+            or (words and self.token.kind == "word" and self.token.text not in _SEPARATORS)
+            or (self.token.kind == "word" and self.is_unit(node))
+        ):
+            words += self.take().text.split()
+            while self.is_sign(("^", "/")):
+                mark = self.take().text
+                words[-1] += mark + (self.subscript() if mark == "^" else self.take().text)
+            if len(words) > 40:
+                raise LimitError("so many words")
+        if self.token.text in CURRENCIES:
+            words.append(CURRENCIES[self.take().text])
+        if not words:
+            return node
+        if words[0].lower() in PERCENT:
+            return Node("percent", (node,))
+        return node if words[0].lower() in DEGREES else Node("unit", (node, unit_name(words)))
+
+
+def _product(factors: list[Node]) -> Node:
+    return factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
+
+
+def _exponent_text(text: str) -> Node | None:
+    if text in ORDINALS or text in DEGREES or text == "o":
+        return None
+    if len(text) == 1:
+        return Node("sym", (text,))
+    raise UnreadableError(f"the exponent {text!r}")
+
+
+def unit_name(words: list[str]) -> str:
+    """The canonical name of a unit, or the noun in lower case.
+
+    >>> unit_name(["square", "feet"]), unit_name(["ft^2"]), unit_name(["apples", "left"])
+    ('ft^2', 'ft^2', 'apples left')
+    """
+    power = {"square": "^2", "sq": "^2", "cubic": "^3"}.get(words[0].lower(), "")
+    words = words[1:] if power and len(words) > 1 else words
+    head, mark, exponent = words[0].rstrip(".,").partition("^")
+    name = UNITS.get(head, UNITS.get(head.lower()))
+    if name is None:
+        return " ".join(words).lower()
+    return name + (mark + exponent if mark else power)

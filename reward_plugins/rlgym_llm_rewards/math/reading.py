@@ -1,0 +1,74 @@
+"""Reads an answer's text, in every way that its commas allow."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rlgym_llm_rewards.math.nodes import Node
+from rlgym_llm_rewards.math.parse import parse
+from rlgym_llm_rewards.math.policy import Policy
+from rlgym_llm_rewards.math.shape import is_listed
+from rlgym_llm_rewards.math.tokens import Comma, LimitError, UnreadableError
+
+__all__ = ["Reading", "fit", "read"]
+
+_DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
+_COMMA = re.compile(r"\d(?:\{,\}|,)\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The trees of a text, or the reason why there is none."""
+
+    trees: tuple[tuple[Comma, Node], ...]
+    problem: str | None = None
+    is_limit: bool = False
+    """Whether it could not be read for its size."""
+
+
+def read(text: str, policy: Policy) -> Reading:
+    r"""Every reading of the text, the usual one first.
+
+    >>> [comma for comma, _ in read("3,5", Policy()).trees]
+    ['thousands', 'decimal']
+    """
+    return _read(text, policy.decimal_comma)
+
+
+@lru_cache(maxsize=1024)  # siblings share their gold, and often their answer
+def _read(text: str, decimal_comma: str) -> Reading:
+    text = text.strip().rstrip("\\").rstrip(" .,;:\n\t")
+    if "\\\\" in text and r"\begin" not in text:  # escaped once too often
+        text = _DOUBLED.sub(r"\\", text)
+    commas: list[Comma] = ["thousands"]
+    if _COMMA.search(text):
+        commas = {"auto": ["thousands", "list", "decimal"], "never": ["thousands", "list"]}.get(
+            decimal_comma, ["decimal"]
+        )  # type: ignore[assignment]
+    trees: list[tuple[Comma, Node]] = []
+    problem: Exception | None = None
+    for comma in commas:
+        try:
+            tree = parse(text, comma)
+        except (UnreadableError, LimitError) as unread:
+            problem = problem or unread
+        else:
+            if tree not in [other for _, other in trees]:
+                trees.append((comma, tree))
+    if trees:
+        return Reading(tuple(trees))
+    return Reading((), str(problem), isinstance(problem, LimitError))
+
+
+def fit(gold: tuple[Comma, Node], answer: tuple[Comma, Node]) -> bool:
+    """Whether two readings may be compared: both are lists where one is only as a list, and so on.
+
+    3,5 is three and a half only where one number is asked for.
+    """
+    commas = (gold[0], answer[0])
+    listed = is_listed(gold[1]), is_listed(answer[1])
+    if "decimal" in commas:
+        return not any(listed)
+    return "list" not in commas or all(listed)

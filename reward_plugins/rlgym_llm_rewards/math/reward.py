@@ -1,0 +1,78 @@
+"""Reward ``math``: 1 where the final answer equals the gold one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlgym_llm.inject import prompt_text
+from rlgym_llm.rewards import Reward, RewardContext
+from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm_rewards.math.batch import verify_many
+from rlgym_llm_rewards.math.policy import Policy
+from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
+
+__all__ = ["Math"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Math(Policy, Reward):
+    r"""1.0 where the final answer equals ``task.answer``, else 0.0; in [0, 1].
+
+    The options are the choices of `Policy`; ``extraction`` says where an answer is looked for.
+    Equality is mathematical: 1,234 = 1234.0, 3/4 = 0.75, 2x + 2 = 2(x + 1), (1,2] = 1 < x <= 2.
+    An answer copied from the prompt counts for nothing. A gold answer that cannot be read is an
+    error, never a reward; an answer that could not be judged in time is a ``timeout``. ``info``
+    carries the verdict: ``status``, ``answer``, ``where`` it stood, both normal forms, and the
+    ``rule`` that decided.
+
+    >>> from rlgym_llm.types import Completion, Task, Turn
+    >>> turn = Turn(new_prompt_token_ids=(), completion=Completion(text="1 + 1 = 2\n#### 2"))
+    >>> rollout = Rollout(id="r", task=Task(prompt="1 + 1?", answer="2"), group_id="g",
+    ...                   sample_index=0, seed=0, turns=(turn,))
+    >>> Math().score(rollout, RewardContext()).value
+    1.0
+    """
+
+    name = "math"
+    version = 2
+    needs = ("answer",)
+
+    def score(self, rollout: Rollout, ctx: RewardContext) -> Score:
+        """The verdict as a score."""
+        return self.score_batch([rollout], ctx)[0]
+
+    def score_batch(self, rollouts: Sequence[Rollout], ctx: RewardContext) -> list[Score]:
+        """The verdicts as scores; proofs of several run side by side."""
+        verdicts = verify_many(
+            [rollout.text for rollout in rollouts],
+            [rollout.task.answer or "" for rollout in rollouts],
+            prompts=[prompt_text(rollout.task) for rollout in rollouts],
+            policy=self,
+        )
+        return [self._scored(*pair) for pair in zip(rollouts, verdicts, strict=True)]
+
+    def _scored(self, rollout: Rollout, verdict: Verdict) -> Score:
+        info = verdict.as_info()
+        if verdict.status is VerdictStatus.BAD_GOLD:
+            return Score(
+                name=self.name,
+                value=None,
+                status=ScoreStatus.ERROR,
+                info=info,
+                error=f"the gold answer {_short(verdict.gold)} of task {rollout.task.id} "
+                f"cannot be used: {verdict.reason}",
+            )
+        if verdict.status is VerdictStatus.TIMEOUT:
+            return Score(
+                name=self.name,
+                value=None,
+                status=ScoreStatus.TIMEOUT,
+                info=info,
+                error=f"no verdict on the answer {_short(verdict.answer)}: {verdict.reason}",
+            )
+        return Score(name=self.name, value=float(verdict.is_correct), info=info)
+
+
+def _short(text: str | None) -> str:
+    return repr(text if text is None or len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,132 @@
+"""What a tree is: its elements where it is a list, its value where it is an assignment."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from rlgym_llm_rewards.math.nodes import Node, sequence, symbols, walk
+
+__all__ = ["as_matrix", "elements", "expand", "is_listed", "resolve", "unwrap"]
+
+_MAX_SIGNS = 4
+
+
+def expand(node: Node) -> Node:
+    r"""The tree with plus-minus signs as lists of values, and nested lists as one.
+
+    >>> from rlgym_llm_rewards.math.parse import parse
+    >>> len(elements(expand(parse(r"1, 2 \\pm 3"))))
+    3
+    """
+    if node.head == "seq" and node.args[0] in ("list", "or", "set"):
+        items = [item for arg in node.args[1:] for item in elements(expand(arg))]
+        return sequence(node.args[0], items)
+    num_signs = sum(n.head in ("pm", "mp") for n in walk(node))
+    if not num_signs or num_signs > _MAX_SIGNS:
+        return node
+    # All signs of one expression turn together, as in a pair of formulas.
+    return sequence("list", [_signed(node, plus) for plus in (True, False)])
+
+
+def _signed(node: Node, plus: bool) -> Node:
+    if node.head in ("pm", "mp"):
+        inner = _signed(node.args[0], plus)
+        return inner if plus == (node.head == "pm") else Node("neg", (inner,))
+    return Node(node.head, tuple(_signed(a, plus) if isinstance(a, Node) else a for a in node.args))
+
+
+def is_listed(node: Node) -> bool:
+    """Whether it is a list, a set, or alternatives."""
+    return (node.head == "seq" and node.args[0] in ("list", "or", "set")) or node == Node(
+        "const", ("empty",)
+    )
+
+
+def elements(node: Node) -> list[Node]:
+    """The elements of a list or set; a single value is its own only element."""
+    if node == Node("const", ("empty",)):
+        return []
+    return list(node.args[1:]) if is_listed(node) else [node]
+
+
+def resolve(node: Node) -> list[Node]:
+    """The members of an equation chain, without the approximations that follow an exact value."""
+    if node.head != "rel" or any(op not in ("=", "~", "equiv") for op in node.args[0]):
+        return [node]
+    ops, *members = node.args
+    kept = [members[0]]
+    for op, member in zip(ops, members[1:], strict=True):
+        if op == "~" and not (len(kept) == 1 and is_name(kept[0])):
+            break
+        kept.append(member)
+    return kept
+
+
+def unwrap(node: Node) -> tuple[Node | None, Node]:
+    r"""The name and the value of an assignment such as ``x = 2 + 3 = 5``; else None and the node.
+
+    >>> from rlgym_llm_rewards.math.parse import parse
+    >>> unwrap(parse("x = 2 + 3 = 5"))
+    (Node(head='sym', args=('x',)), Node(head='num', args=(5, None)))
+    """
+    if node.head == "rel" and node.args[0] == ("in",):
+        return node.args[1], node.args[2]
+    members = resolve(node)
+    if len(members) == 1:
+        return None, members[0]
+    first, last = members[0], members[-1]
+    if is_name(first) and not symbols(first) & symbols(last):
+        return first, last
+    if is_name(last) and not is_name(first) and not symbols(first) & symbols(last):
+        return last, first
+    if is_name(first) and is_name(last):  # f(y) = y names a value by a variable
+        return first, last
+    if not any(map(symbols, members)):
+        return None, last
+    return None, node
+
+
+def is_name(node: Node) -> bool:
+    """Whether it names something rather than works something out: x, f(x), AB, S:T, NO/BO."""
+    head, args = node
+    if head in ("sym", "based"):
+        return True
+    if head == "call":
+        return bool(symbols(node))
+    if head == "mul":
+        return (
+            args[0].head == "sym" and args[0].args[0][:1].isupper() and all(map(is_name, args[1:]))
+        )
+    if head in ("ratio", "div") or (head == "seq" and args[0] == "tuple"):
+        parts = args[1:] if head == "seq" else args
+        return all(is_name(part) and (head == "seq" or _is_upper(part)) for part in parts)
+    return head == "rel" and is_name(args[1])  # P(X = 3)
+
+
+def _is_upper(node: Node) -> bool:
+    return all(name[:1].isupper() for name in symbols(node))
+
+
+def as_matrix(node: Node) -> tuple[tuple[Any, ...], ...] | None:
+    """The rows of a matrix, of a nested array, or of a number times a matrix."""
+    head, args = node
+    if head == "matrix":
+        return args
+    if head == "seq" and args[0] == "array" and len(args) > 1:
+        nested = [
+            arg.args[1:] if arg.head == "seq" and arg.args[0] == "array" else () for arg in args[1:]
+        ]
+        if all(nested) and all(len(a) == len(b) for a, b in pairwise(nested)):
+            return tuple(nested)
+    if head == "neg" and (inner := as_matrix(args[0])) is not None:
+        return tuple(tuple(Node("neg", (cell,)) for cell in row) for row in inner)
+    if head == "mul":
+        found = [(index, rows) for index, arg in enumerate(args) if (rows := as_matrix(arg))]
+        if len(found) == 1:
+            index, inner = found[0]
+            others = (*args[:index], *args[index + 1 :])
+            return tuple(tuple(Node("mul", (*others, cell)) for cell in row) for row in inner)
+    if head == "div" and (inner := as_matrix(args[0])) is not None:
+        return tuple(tuple(Node("div", (cell, args[1])) for cell in row) for row in inner)
+    return None

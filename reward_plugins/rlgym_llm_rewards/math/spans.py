@@ -1,0 +1,250 @@
+r"""Find what running text writes as mathematics: ``$...$``, ``\(...\)``, numbers, letters."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import NamedTuple
+
+__all__ = [
+    "NUMBER",
+    "SCRIPT",
+    "Piece",
+    "first_math",
+    "is_math",
+    "last_letter",
+    "last_math",
+    "last_number",
+    "math_spans",
+    "tidy",
+    "without_commands",
+]
+
+_EDGE = ' \t\n\r\f\v\0*`"“”\u00a0\u200b\u200c\u200d\u2060\u3000\ufeff'
+
+_DELIMITER = re.compile(r"(?<!\\)\$\$?|(?<!\\)\\[()\[\]]")
+_CLOSING_DOLLAR = re.compile(r"\$(?!\d|<<)")
+_CLOSING = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]"}
+_NO_WORDS = re.compile(
+    r"\\(?:text\w*|math[a-z]+|mbox|operatorname)\s*\{[^{}]*+\}|\\(?:[A-Za-z]++|[,;:!])"
+)
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_DANGLING = re.compile(r"(?:\band|\bor|[-+=,])\s*\Z")
+_JOINT = re.compile(r"\s*(?:[,;/&]|,?\s*(?:and|or|et|ou|und|oder|y|o|和|或|及))?\s*")
+
+_UNIT = r"""(?:
+    \s?(?:\\?%|‰|°\s?[CF]?|\^?\{?\\(?:degree|circ)\b\}?|[€£¥](?!\d)|\\?\$(?![\w\\(]))
+  | \s?(?:percent(?:age)?|pct|degrees?|dollars?|cents?|euros?|pounds?|hours?|minutes?|seconds?
+      |hundred|thousand|million|billion|trillion|dozen|days?|weeks?|months?|years?|meters?|metres?|feet|foot|inches|miles?|grams?|kilograms?|liters?
+      |km/h|m/s|mph|[mcdk]?m|[mk]?g|mL|ml|[Ll]|lbs?|oz|ft|yd|hrs?|h|min|s)(?:[²³]|\^\{?[23]\}?)?(?![A-Za-z])
+  | [A-Za-zµ]++[²³]?+ )"""
+_DIGITS = r"(?:\d++(?:[.,]\d++|\{,\}\d++|\\,\d{3})*+|\.\d++)"
+NUMBER = rf"""
+    (?:(?<![\w)\]}}.])[-+−]\s?)?+ (?:\\?\$\s?|[€£¥]\s?)?+ (?:(?<=[$€£¥])[-−])?+
+    (?<![A-Za-z_\d.]){_DIGITS}
+    (?:[ ]\d++/\d++|[ ]?/[ ]?{_DIGITS})?+
+    (?:[eE][-+]?\d++|[ ]?[×x*][ ]?10\s?\^\s?\{{?[-−]?\d++\}}?)?+
+    [¼½¾⅓⅔²³]*+ (?:,(?=\D|$))?(?<!,)
+    {_UNIT}?+"""
+"""A number in running text: sign, currency, mixed or common fraction, power of ten, unit."""
+
+_NAME = r"(?:[A-Za-zπθ∞](?![^\W\d_]|['’]s)|(?:sqrt|pi|sin|cos|tan|log|ln|exp)(?![A-Za-z]))"
+_ATOM = rf"""[(\[{{|√]*+ (?:{NUMBER} | (?<![^\W\d]){_NAME})
+    (?: [)\]}}|!²³⁴]++ | [_^]\{{?[-−]?\w++\}}? )*+"""
+# Atoms joined by operators, or standing without a space beside a bracket.
+_EXPRESSION = re.compile(
+    rf"(?>{_ATOM}(?:(?:[ ]?(?:[-+−*/×÷·^]|\*\*)[ ]?|(?=[(\[√πA-Za-z])){_ATOM})*+)",
+    re.VERBOSE,
+)
+SCRIPT = (
+    r"(?![万億亿百兆]|千(?![克米]))(?=[\u0400-\u065f\u066e-\u06ef\u0900-\u0965\u0e00-\u1fff"
+    r"\u3001-\u9fff\uac00-\ud7af\uff01-\uff0f])"
+)
+"""Before a letter or sign of a script in which units and words follow a number without a space."""
+_SIMPLE = re.compile(r"[-−]?[$€£¥]?\d+(?:[.,]\d+)*")
+_SUFFIX = re.compile(rf"(?:{_UNIT})?+", re.VERBOSE)
+_ENDS = re.compile(r"(?=[\s.,;:!?)*`\"'”’<]|$)|" + SCRIPT)
+_LIST_JOINT = re.compile(r"\s?,\s?(?:(?:and|or)\s)?|\s?;\s?|\s(?:and|or|et|ou|und|oder)\s|[和或]")
+_SAYS_LIST = re.compile(r"(?:\b(?:is|are|be|either)|[:=：])\s*\Z")
+_LAST_WORD = re.compile(r"(?:\bor|\band|\bnot|n['’]t|\bbe|[^\w\s=:：.])\s*\Z")
+_UNREAD = re.compile(r"\s?(?:[+^]|\*(?!\*))\s?\w")  # 10+John's age
+_OPENED, _CLOSED = re.compile(r"[(\[{]"), re.compile(r"[)\]}]")
+_BALANCED = re.compile(r"[^()\[\]{}]*")
+_LETTER = r"(?<![A-Za-z0-9'’_\\])(?:\([A-J]\)|[A-J])(?![A-Za-z0-9'’_])(?!\s[a-z]+ed\b)"
+_LETTERS = re.compile(rf"{_LETTER}(?:\s?(?:[,/;]|,?\s?(?:and|or)\b)\s?{_LETTER})*+")
+_NO_CHOICE = re.compile(
+    rf"""(?:\b(?:not|never|nor|neither|than|without|cannot|non|pas|eliminates?|exclude)\b|n['’]t\b|不是)
+    (?:\s*(?:be|choose|option|choice|the|an?swer)\b)*+\s*{_LETTERS.pattern}
+    | \bI\b(?=\s[a-z']) | \bA\b(?=\s(?!is\b|or\b|and\b|because\b|since\b|as\b)[a-z])""",
+    re.VERBOSE,
+)
+_PICKED = re.compile(rf"({_LETTER})\s+(?:is|must\sbe)\s+(?:the\s+)?(?:correct|right|best|answer)")
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
+
+
+class Piece(NamedTuple):
+    """A piece of a text, and what it says without its delimiters."""
+
+    start: int
+    end: int
+    text: str
+
+
+def tidy(text: str) -> str:
+    """The text without white space, bold and code marks at its ends, or one closing full stop.
+
+    >>> tidy(" **42.**"), tidy("1, 2, ...")
+    ('42', '1, 2, ...')
+    """
+    text = text.strip(_EDGE)
+    if text.endswith((".", "。")) and not text.endswith(".."):
+        text = text[:-1].rstrip(_EDGE)
+    return text
+
+
+def is_math(inner: str) -> bool:
+    """Whether the inside of a delimiter pair is no prose: two dollar amounts enclose some."""
+    if not inner.strip() or "\n\n" in inner or _DANGLING.search(inner):
+        return False
+    return len(_WORD.findall(without_commands(inner))) <= 2
+
+
+def without_commands(text: str) -> str:
+    r"""The text without its LaTeX commands and what ``\text{...}`` and its kin hold."""
+    return _NO_WORDS.sub("", text)
+
+
+def math_spans(text: str) -> list[Piece]:
+    r"""The delimited math in a text, in order. Dollar signs of amounts delimit none.
+
+    >>> [span.text for span in math_spans(r"It costs $5 to $7, so $x=6$ and \(y = 1\).")]
+    ['x=6', 'y = 1']
+    """
+    # No dollar sign that could close: each is followed by an amount.
+    if "\\" not in text and not ("$" in text and _CLOSING_DOLLAR.search(text)):
+        return []
+    marks = list(_DELIMITER.finditer(text))
+    spans: list[Piece] = []
+    index = 0
+    while index < len(marks):
+        mark = marks[index]
+        index += 1
+        closing = _CLOSING.get(mark[0])
+        # A display may hold others: \[ x \text{ if $y$} \].
+        within = 1 if closing in ("$", "$$") else 8
+        for ahead, other in enumerate(marks[index : index + within], index + 1):
+            if other[0] == closing:
+                inner = text[mark.end() : other.start()]
+                if _delimits(mark[0], inner, text[other.end() : other.end() + 1]):
+                    spans.append(Piece(mark.start(), other.end(), inner.strip()))
+                    index = ahead
+                break
+    return spans
+
+
+def _delimits(mark: str, inner: str, behind: str) -> bool:
+    if mark == "$" and (behind.isdecimal() or inner[:1].isspace() != inner[-1:].isspace()):
+        return False
+    return is_math(inner)
+
+
+def first_math(text: str, spans: list[Piece]) -> Piece:
+    """The first of the spans with those joined to it: ``$3$ and $4$`` is ``3 and 4``."""
+    last = 0
+    while last + 1 < len(spans) and _joined(text, spans[last], spans[last + 1]):
+        last += 1
+    return _group(text, spans[: last + 1])
+
+
+def last_math(text: str, spans: list[Piece]) -> Piece:
+    """The last of the spans with those joined to it."""
+    first = len(spans) - 1
+    while first > 0 and _joined(text, spans[first - 1], spans[first]):
+        first -= 1
+    return _group(text, spans[first:])
+
+
+def _joined(text: str, left: Piece, right: Piece) -> bool:
+    return right.start - left.end < 20 and bool(_JOINT.fullmatch(text, left.end, right.start))
+
+
+def _group(text: str, spans: list[Piece]) -> Piece:
+    said = spans[0].text
+    for left, right in pairwise(spans):
+        said += text[left.end : right.start] + right.text
+    end = spans[-1].end
+    suffix = _SUFFIX.match(text, end)
+    if suffix and suffix.end() > end and not text[end].isalpha():
+        said, end = said + suffix[0], suffix.end()
+    return Piece(spans[0].start, end, said)
+
+
+def last_number(text: str, end: int, num_parts: int = 1) -> Piece | None:
+    """The number, or plain expression, whose last digit stands before ``end``.
+
+    Numbers joined by "and" or "or" are given together; those joined by commas alone where they
+    follow "is", "are", a colon or an equals sign, or where several are asked for.
+
+    >>> text = "It takes 12 - 5 = 7 days."
+    >>> last_number(text, text.rindex("7") + 1).text
+    '7 days'
+    """
+    # Nearly always the last word is the number, and the one before it no operator.
+    start = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end)) + 1
+    is_operand = _LAST_WORD.search(text, max(start - 6, 0), start)
+    if _SIMPLE.fullmatch(text, start, end) and not is_operand:
+        suffix = _SUFFIX.match(text, end)
+        stop = suffix.end() if suffix else end
+        if _ENDS.match(text, stop):
+            return Piece(start, stop, text[start:stop])
+    line = max(text.rfind("\n", 0, end) + 1, end - 1000)
+    pieces = [
+        match
+        for match in _EXPRESSION.finditer(text, line, min(len(text), end + 40))
+        if match.start() < end and any(map(str.isdecimal, match[0]))
+    ]
+    if not pieces:
+        return None
+    first = len(pieces) - 1
+    words = False
+    while first > 0:
+        joint = _LIST_JOINT.fullmatch(text, pieces[first - 1].end(), pieces[first].start())
+        if joint is None:
+            break
+        words |= any(map(str.isalpha, joint[0]))
+        first -= 1
+    start = pieces[first].start()
+    says_list = _SAYS_LIST.search(text, max(start - 12, 0), start) or text[start] in "([{"
+    if not (words or says_list or num_parts > 1):
+        start = pieces[-1].start()
+    stop = pieces[-1].end()
+    if _UNREAD.match(text, stop):
+        return None
+    said = text[start:stop]
+    # Brackets of two kinds may close each other: (1, 5].
+    if len(_OPENED.findall(said)) != len(_CLOSED.findall(said)):
+        said = said.strip("()[]{}")
+        if not _BALANCED.fullmatch(said):
+            return None
+    return Piece(start, stop, said)
+
+
+def last_letter(text: str) -> Piece | None:
+    """The choice, A to J, of the last sentence that names one; all where it names several.
+
+    >>> last_letter("A fails. So it is (B), not C.").text, last_letter("It is A, B or C.").text
+    ('(B)', 'A, B or C')
+    """
+    kept = _NO_CHOICE.sub(lambda match: " " * len(match[0]), text)
+    ends = [0, *(match.end() for match in _SENTENCE_END.finditer(kept)), len(kept)]
+    for start, end in reversed(list(pairwise(ends))):
+        picked = _PICKED.search(kept, start, end)
+        if picked:
+            return Piece(picked.start(1), picked.end(1), picked[1])
+        named = list(_LETTERS.finditer(kept, start, end))
+        if named:
+            first, last = named[0], named[-1]
+            if len({match[0].strip("()") for match in named}) > 1:
+                return Piece(first.start(), last.end(), text[first.start() : last.end()])
+            return Piece(last.start(), last.end(), last[0])
+    return None

@@ -1,0 +1,141 @@
+"""Find the answer of a text that marks none: the whole, or its last statement."""
+
+from __future__ import annotations
+
+import re
+
+from rlgym_llm_rewards.math.found import Found, Where
+from rlgym_llm_rewards.math.spans import (
+    Piece,
+    is_math,
+    last_letter,
+    last_math,
+    last_number,
+    math_spans,
+    tidy,
+    without_commands,
+)
+
+__all__ = ["last_statement"]
+
+_WINDOW = 4096
+_MAX_REMARK = 300
+"""Characters without a number or math that may follow the last statement."""
+
+_UP_TO_LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
+_WORD = re.compile(r"(?!(?:and|or|sin|cos|tan|log|ln|exp|sqrt|pi)\b)[^\W\d_]{2,}")
+# Letters beyond Latin and Greek; a number among them stands in a sentence.
+_OTHER_SCRIPT = re.compile(r"[^\W\d_\x00-\u03ff\u1e00-\u2fff\U0001d400-\U0001d7ff]")
+_STATES = re.compile(r"\b(?:is|are|was|were|be|equals|gives|makes|it|so)\b|[.?!]\s|[。！？]")
+_STARTS_PROSE = re.compile(
+    r"(?:(?!(?:sin|cos|tan|log|ln|exp|pi)\b)[^\W\d_]{2,}[\s,:]|[IAa]\s)(?!\s*[-+*/=<>^(])"
+)
+_NEGATION = re.compile(
+    r"(?:\bnot|n['’]t|\bcannot|\bnever|\bneither|\bnor)(?:\s+(?:be|equal(?:\s+to)?|exactly))?[\s$(:*]*\Z"
+)
+# What the other alternative is was not read. ", or" says the same in other units.
+_OR = re.compile(r"[^,]\s+or\s+\Z")
+_COMMAND = re.compile(r"\\[A-Za-z]{2,}")
+_LEADS_TO = re.compile(r"(?:\b(?:is|are|be|equals|gives)\b|[=:])\s*")
+_LINE_START = re.compile(r"\n|[.?!]\s|[。！？]")
+_LETTER_SPAN = re.compile(r"[A-Za-z]")
+
+
+def last_statement(
+    text: str, *, anywhere: bool, wants_choice: bool = False, num_parts: int = 1
+) -> Found | None:
+    r"""The text where it is one short expression, else its last math span or number.
+
+    A remark of at most 300 characters may follow that; ``anywhere``: any text may, if the
+    statement is a number.
+
+    >>> last_statement("918\\frac{1}{2}", anywhere=False).where
+    'text'
+    >>> last_statement("Hence it costs $12. What a bargain!", anywhere=False)
+    Found(text='$12', where='number', start=15, parts=())
+    """
+    stripped = text.rstrip()
+    base = max(len(stripped) - _WINDOW, 0)
+    window = stripped[base:]
+    if wants_choice:
+        letter = last_letter(window[-2 * _MAX_REMARK :])
+        if letter is not None:
+            start = max(len(stripped) - 2 * _MAX_REMARK, 0) + letter.start
+            return Found(letter.text, "text", start)
+    if _is_expression(stripped):
+        whole = tidy(stripped).removeprefix("=").lstrip()
+        start = len(stripped) - len(stripped.lstrip())
+        return Found(whole, "text", start) if whole.strip("#$,\\ ") else None
+    found = _last(window, base, num_parts)
+    if found is None and anywhere:
+        digit = _UP_TO_LAST_DIGIT.match(stripped, 0, base)
+        if digit is None:
+            digit = _UP_TO_LAST_DIGIT.match(stripped)
+        if digit is not None:
+            base = max(digit.end() - _WINDOW, 0)
+            number = last_number(stripped[base : digit.end() + 40], digit.end() - base, num_parts)
+            found = _found(number, "number", base) if number else None
+    return found
+
+
+def _is_expression(text: str) -> bool:
+    text = text.lstrip()
+    if not text or "\n" in text or _STARTS_PROSE.match(text):
+        return False
+    if _OTHER_SCRIPT.search(text) and any(map(str.isdecimal, text)):
+        return False
+    bare = without_commands(text)
+    return not _STATES.search(bare) and len(_WORD.findall(bare)) <= 2
+
+
+def _last(window: str, base: int, num_parts: int) -> Found | None:
+    digit = _UP_TO_LAST_DIGIT.match(window)
+    end = digit.end() if digit else 0
+    spans = math_spans(window)
+    # "where $n$ is the number": a lone letter states nothing if anything else does.
+    while spans and _LETTER_SPAN.fullmatch(spans[-1].text) and (end > 0 or len(spans) > 1):
+        spans.pop()
+    where: Where = "math"
+    piece: Piece | None
+    if spans and end <= spans[-1].end:
+        piece = last_math(window, spans)
+    elif (command := _last_command(window, spans[-1].end if spans else 0, end)) is not None:
+        piece = _bare_math(window, command)
+    else:
+        where = "number"
+        piece = last_number(window, end, num_parts) if end else None
+    if piece is None or len(window) - piece.end > _MAX_REMARK:
+        return None
+    before = max(piece.start - 32, 0)
+    if _NEGATION.search(window, before, piece.start) or _OR.search(window, before, piece.start):
+        return None
+    return _found(piece, where, base)
+
+
+def _found(piece: Piece, where: Where, base: int) -> Found | None:
+    text = tidy(piece.text)
+    return Found(text, where, base + piece.start) if text else None
+
+
+def _last_command(window: str, start: int, digit: int) -> int | None:
+    """Index of the last LaTeX command outside of delimiters, unless a later line holds a number."""
+    if "\\" not in window:
+        return None
+    last = None
+    for command in _COMMAND.finditer(window, start):
+        last = command.start()
+    if last is None or _LINE_START.search(window, last, max(digit - 1, last)):
+        return None
+    return last
+
+
+def _bare_math(window: str, command: int) -> Piece | None:
+    r"""The expression around a command: ``4\sqrt{2}`` in "so the area is 4\sqrt{2}."."""
+    *_, start = [0, *(match.end() for match in _LINE_START.finditer(window, 0, command))]
+    stop = _LINE_START.search(window, command)
+    end = stop.start() if stop else len(window)
+    *_, start = [start, *(match.end() for match in _LEADS_TO.finditer(window, start, command))]
+    text = window[start:end]
+    if text.count("{") != text.count("}") or not is_math(text):
+        return None
+    return Piece(start, end, text)

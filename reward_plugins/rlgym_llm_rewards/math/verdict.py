@@ -1,0 +1,69 @@
+"""The verdict: right or wrong, and all that it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+__all__ = ["Verdict", "VerdictStatus"]
+
+
+class VerdictStatus(StrEnum):
+    """What came of one comparison. Only ``correct`` earns anything."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"
+    """The completion states no final answer where the policy looks for it."""
+    AMBIGUOUS = "ambiguous"
+    """Several final answers, and no decision between them: "5 or 6"."""
+    UNPARSABLE = "unparsable"
+    """An answer is there, but it cannot be read."""
+    LIMIT = "limit"
+    """The answer is too large, too deep or too costly to be worked out."""
+    TIMEOUT = "timeout"
+    """The symbolic comparison reached its deadline or its worker died; ``reason`` says which."""
+    BAD_GOLD = "bad_gold"
+    """The gold answer itself cannot be read: nothing was judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict and what it rests on."""
+
+    status: VerdictStatus
+    rule: str = ""
+    """The rule that decided, such as ``integer``, ``canonical`` or ``symbolic``."""
+    answer: str | None = None
+    """The answer as it was written, None where there was none."""
+    where: str | None = None
+    """Where in the completion it stood, such as ``boxed`` or ``phrase``."""
+    answer_form: str | None = None
+    """The answer's normal form, None where it was not needed or could not be made."""
+    gold: str | None = None
+    """The gold answer as it was read out of the text given."""
+    gold_form: str | None = None
+    """The gold answer's normal form."""
+    reason: str | None = None
+    """Why there is no verdict, in words."""
+
+    def as_info(self) -> dict[str, str | None]:
+        """The verdict as plain data, long texts cut: what a score carries along.
+
+        >>> Verdict(VerdictStatus.WRONG, "number", "5").as_info()["rule"]
+        'number'
+        """
+        return {
+            field.name: value if value is None else _cut(str(value))
+            for field in fields(self)
+            for value in (getattr(self, field.name),)
+        }
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether the answer is right."""
+        return self.status is VerdictStatus.CORRECT
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 200 else text[:197] + "..."

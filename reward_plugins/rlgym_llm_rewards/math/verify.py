@@ -1,0 +1,241 @@
+r"""`verify`: does a completion's final answer equal the gold one?
+
+    extract -> same text? -> same number? -> letter or words? -> parse -> compare by kind
+
+Each step is tried only where the one before did not decide. Only the last resort of comparing
+values, a proof by sympy, leaves this process (see `proof`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from rlgym_llm_rewards.math.choice import choice_of_gold, choices, has_words, is_words, words
+from rlgym_llm_rewards.math.compare import compare
+from rlgym_llm_rewards.math.extract import extract, extract_gold
+from rlgym_llm_rewards.math.form import TooLargeError, UndefinedError
+from rlgym_llm_rewards.math.nodes import Node
+from rlgym_llm_rewards.math.number import Number, parse_number
+from rlgym_llm_rewards.math.policy import Policy, get_policy
+from rlgym_llm_rewards.math.proof import prover
+from rlgym_llm_rewards.math.reading import fit, read
+from rlgym_llm_rewards.math.shape import elements, expand
+from rlgym_llm_rewards.math.show import show
+from rlgym_llm_rewards.math.tokens import MAX_CHARS, Comma, UnreadableError
+from rlgym_llm_rewards.math.values import (
+    Comparison,
+    Prove,
+    UndecidedError,
+    form_of,
+    is_reduced,
+    is_worked_out,
+)
+from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
+
+__all__ = ["Gold", "NeedsProofError", "judge", "read_gold", "verified", "verify"]
+
+_MAX_REMEMBERED = 256
+"""Longest answer and gold whose verdict is remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gold:
+    """A gold answer, read once."""
+
+    text: str
+    number: Number | None = None
+    choice: tuple[str, str] | None = None
+    """The letter of multiple choice and that option's text."""
+    trees: tuple[tuple[Comma, Node], ...] = ()
+    num_parts: int = 1
+    """How many elements it has."""
+    problem: str | None = None
+    """Why it cannot be read."""
+
+
+def verify(
+    completion: str, gold: str, *, prompt: str | None = None, policy: str | Policy = "standard"
+) -> Verdict:
+    r"""Judges the completion's final answer; never raises on text, and takes bounded time.
+
+    ``gold`` is an answer, or a whole solution that ends in a marked one. ``prompt`` is what the
+    completion answers: an answer that merely stands in text copied from it does not count.
+    ``policy`` is a name (``strict``, ``standard``, ``lenient``) or a `Policy`. Safe from any
+    thread and process; verdicts are remembered by (answer, gold, policy).
+
+    >>> verify("12 + 60 = 72\n#### 72", "72").status
+    <VerdictStatus.CORRECT: 'correct'>
+    >>> verify(r"So \boxed{\frac{x^2-1}{x-1}}.", "x+1").rule
+    'exact'
+    >>> verify("The answer is 5 or 6.", "5").status, verify("#### 7200", "72").status
+    (<VerdictStatus.AMBIGUOUS: 'ambiguous'>, <VerdictStatus.WRONG: 'wrong'>)
+    """
+    return verified(completion, gold, prompt, get_policy(policy), defer=False)
+
+
+class NeedsProofError(Exception):
+    """The verdict waits for a proof, which was put off."""
+
+
+def verified(
+    completion: str, gold: str, prompt: str | None, policy: Policy, *, defer: bool
+) -> Verdict:
+    """As `verify`; with ``defer`` raises NeedsProofError rather than wait for a proof."""
+    target = read_gold(gold, policy) if len(gold) <= MAX_CHARS else _read_gold(gold, policy)
+    if target.problem is not None:
+        return Verdict(VerdictStatus.BAD_GOLD, gold=target.text, reason=target.problem)
+    if completion == gold and policy.extraction != "strict" and not policy.require_box:
+        return Verdict(VerdictStatus.CORRECT, "identical", target.text, "text", gold=target.text)
+    found = extract(
+        completion,
+        policy,
+        prompt=prompt,
+        wants_choice=target.choice is not None,
+        num_parts=target.num_parts,
+    )
+    if found is None or not found.text:
+        return Verdict(VerdictStatus.NO_ANSWER, gold=target.text)
+    if len(found.text) <= _MAX_REMEMBERED >= len(target.text):
+        verdict = _remembered(found.text, target.text, policy, defer)
+    else:
+        verdict = judge(found.text, target, policy, _put_off if defer else prover())
+    return replace(verdict, where=found.where)
+
+
+def _read_gold(gold: str, policy: Policy) -> Gold:
+    """A gold text, read; `Gold.problem` says why not where it cannot be."""
+    text = extract_gold(gold)
+    number = parse_number(text)
+    if number is not None:
+        return Gold(text=text, number=number)
+    if not text:
+        return Gold(text=text, problem="the gold answer is empty")
+    choice = choice_of_gold(text)
+    reading = read(text, policy)
+    if reading.trees:
+        for _, tree in reading.trees:
+            try:
+                if tree.head != "ratio":  # 12:00 is a time
+                    form_of(tree)
+            except UndefinedError as undefined:
+                return Gold(text=text, problem=f"the gold answer is undefined: {undefined}")
+            except UnreadableError:
+                pass  # no single value: a list, a set, a relation
+        parts = len(elements(expand(reading.trees[0][1])))
+        return Gold(text=text, choice=choice, trees=reading.trees, num_parts=parts)
+    if choice is not None or has_words(text) or is_words(text) or reading.is_limit:
+        return Gold(text=text, choice=choice)
+    return Gold(text=text, problem=f"the gold answer cannot be read: {reading.problem}")
+
+
+read_gold = lru_cache(maxsize=1024)(_read_gold)  # siblings share their gold
+
+
+@lru_cache(maxsize=4096)
+def _remembered(answer: str, gold: str, policy: Policy, defer: bool) -> Verdict:
+    return judge(answer, read_gold(gold, policy), policy, _put_off if defer else prover())
+
+
+def _put_off(left: Node, right: Node) -> bool | None:
+    raise NeedsProofError
+
+
+def judge(answer: str, gold: Gold, policy: Policy, prove: Prove) -> Verdict:
+    """The verdict on an extracted answer; the cheapest rule that decides has the word."""
+    by_text = _by_number(answer, gold, policy) or _by_words(answer, gold)
+    if by_text is not None:
+        return by_text
+    reading = read(answer, policy)
+    if not reading.trees:
+        status = VerdictStatus.LIMIT if reading.is_limit else VerdictStatus.UNPARSABLE
+        return Verdict(status, answer=answer, gold=gold.text, reason=reading.problem)
+    return _by_trees(answer, reading.trees, gold, policy, prove)
+
+
+def _by_number(answer: str, gold: Gold, policy: Policy) -> Verdict | None:
+    """Same text, or two plain numbers."""
+    if answer == gold.text:
+        return Verdict(VerdictStatus.CORRECT, "identical", answer, gold=gold.text)
+    if gold.number is None or policy.form != "value" or policy.units != "strip":
+        return None
+    number = parse_number(answer)
+    if number is None:
+        return None
+    same = number.same_as(gold.number, percent_bare=policy.percent_bare)
+    if not same and not (number.is_finite and gold.number.is_finite and not policy.gold_rounding):
+        return None
+    return Verdict(
+        VerdictStatus.CORRECT if same else VerdictStatus.WRONG,
+        "number",
+        answer,
+        None,
+        str(number.value),
+        gold.text,
+        str(gold.number.value),
+    )
+
+
+def _by_words(answer: str, gold: Gold) -> Verdict | None:
+    """A letter of multiple choice, or words."""
+
+    def verdict(status: VerdictStatus, rule: str, reason: str | None = None) -> Verdict:
+        return Verdict(status, rule, answer, gold=gold.text, reason=reason)
+
+    if gold.choice is not None:
+        letter, option = gold.choice
+        chosen = choices(answer)
+        if chosen == [letter] or (option and words(answer) == words(option)):
+            return verdict(VerdictStatus.CORRECT, "choice")
+        if len(chosen) > 1 and letter in chosen:
+            return verdict(VerdictStatus.AMBIGUOUS, "choice", "several letters, and no decision")
+        return verdict(VerdictStatus.WRONG, "choice")
+    if gold.number is not None or (gold.trees and not is_words(gold.text)):
+        return None
+    same = words(answer) == words(gold.text) and (len(gold.text) > 1 or answer == gold.text)
+    if same:
+        return verdict(VerdictStatus.CORRECT, "words")
+    return None if gold.trees else verdict(VerdictStatus.WRONG, "words")
+
+
+def _by_trees(
+    answer: str,
+    trees: tuple[tuple[Comma, Node], ...],
+    gold: Gold,
+    policy: Policy,
+    prove: Prove,
+) -> Verdict:
+    """What two trees say, in every reading that fits; one that is right is enough."""
+    by = Comparison(policy, prove)
+    gold_trees = gold.trees or read(gold.text, policy).trees
+    verdict = Verdict(VerdictStatus.WRONG, "kind", answer, None, show(trees[0][1]), gold.text)
+    for gold_reading in gold_trees:
+        for reading in trees:
+            if not fit(gold_reading, reading):
+                continue
+            form, gold_form = show(reading[1]), show(gold_reading[1])
+            status, rule, reason = _compared(gold_reading[1], reading[1], by)
+            one = Verdict(status, rule, answer, None, form, gold.text, gold_form, reason)
+            if one.is_correct:
+                return one
+            if verdict.gold_form is None or status is not VerdictStatus.WRONG:
+                verdict = one
+    return verdict
+
+
+def _compared(gold: Node, answer: Node, by: Comparison) -> tuple[VerdictStatus, str, str | None]:
+    try:
+        decision = compare(gold, answer, by)
+    except UndecidedError as undecided:
+        return undecided.status, "", undecided.reason
+    except UndefinedError as undefined:
+        return VerdictStatus.UNPARSABLE, "", str(undefined)
+    except (TooLargeError, RecursionError, OverflowError) as large:
+        return VerdictStatus.LIMIT, "", str(large)
+    if not decision.is_same:
+        return VerdictStatus.WRONG, decision.rule, None
+    if by.policy.form == "reduced" and not is_reduced(answer):
+        return VerdictStatus.WRONG, "form", "a fraction that is not in lowest terms"
+    if by.policy.form == "evaluated" and not is_worked_out(answer):
+        return VerdictStatus.WRONG, "form", "an answer that is not worked out"
+    return VerdictStatus.CORRECT, decision.rule, None

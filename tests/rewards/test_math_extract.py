@@ -1,0 +1,377 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rlgym_llm_rewards.math.boxes import boxes
+from rlgym_llm_rewards.math.extract import Found, extract, extract_gold
+from rlgym_llm_rewards.math.policy import POLICIES, Policy
+
+STANDARD = Policy()
+STRICT = POLICIES["strict"]
+LENIENT = POLICIES["lenient"]
+
+
+def text_of(completion, policy=STANDARD, **options):
+    found = extract(completion, policy, **options)
+    return None if found is None else found.text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"\boxed{72}", ["72"]),
+        (r"\boxed {72}", ["72"]),
+        (r"a \boxed{1} b \boxed{ 2 } c", ["1", "2"]),
+        (r"\boxed{\frac{1}{2}}", [r"\frac{1}{2}"]),
+        (r"\boxed{\boxed{7}}", ["7"]),
+        (r"\boxed{\{1, 2\}}", [r"\{1, 2\}"]),
+        (r"{ \boxed{5} ", ["5"]),
+        (r"\boxed{5} and then \boxed{6", ["5"]),
+        (r"\boxed{6 and then \boxed{5}", ["5"]),
+        (r"} \boxed{5}", ["5"]),
+        (r"\boxed{}", [""]),
+        (r"\boxed 7", []),
+        (r"\fbox{7}", []),
+        ("boxed{7}", []),
+        ("", []),
+    ],
+)
+def test_boxes(text, found):
+    assert [box.text for box in boxes(text)] == found
+
+
+@pytest.mark.parametrize(
+    ("completion", "text", "where"),
+    [
+        (r"Hence \boxed{19}.", "19", "boxed"),
+        (r"so $x = \boxed{\frac{3}{8}}$ metres", r"\frac{3}{8}", "boxed"),
+        (r"so \\boxed{19}", "19", "boxed"),
+        (r"\fbox{19}", "19", "boxed"),
+        (r"\framebox{19}", "19", "boxed"),
+        (r"\boxed 19", "19", "boxed"),
+        ("\\boxed\n{19.}", "19", "boxed"),
+        ("\ufeff\\boxed{19}\0", "19", "boxed"),
+        ("7 + 12 = 19\n#### 19", "19", "hash"),
+        ("#### 19\nThat was easy.", "19", "hash"),
+        ("#### $19.50", "$19.50", "hash"),
+        ("<answer> 19 </answer>", "19", "tag"),
+        ("<answer>Tom has 19 pens left in total.</answer>", "19", "tag"),
+        ("The answer is 19.", "19", "phrase"),
+        ("the ANSWER is: 19", "19", "phrase"),
+        ("ANSWER: 19", "19", "phrase"),
+        ("**Final Answer**\n\n19", "19", "phrase"),
+        ("### Answer\n\\[\n\\frac{3}{8}\n\\]", r"\frac{3}{8}", "phrase"),
+        ("**Answer:** **19**", "19", "phrase"),
+        ("The final answer is therefore $19$. I hope so.", "19", "phrase"),
+        ("The answer, to the nearest cent, is $19.50.", "$19.50", "phrase"),
+        ("The answer must be y = 2 or y = -9", "y = 2 or y = -9", "phrase"),
+        ("The answer is 19 pens, so there are enough.", "19 pens", "phrase"),
+        ("The answer is 8 or 9.", "8 or 9", "phrase"),
+        ("The answer is $8$, $9$ and $10$.", "8, 9 and 10", "phrase"),
+        ("The answer is $8$ for $n=3$.", "8", "phrase"),
+        ("Final answer: The least $n$ is $19$.", "19", "phrase"),
+        ("Answer: Tom buys 12 pens plus 7 pens, which makes 19 in all.", "19", "phrase"),
+        ("The answer is Tuesday.", "Tuesday", "phrase"),
+        ("sum\nA: 19", "19", "phrase"),
+        ("答案：19。", "19", "phrase"),
+        ("答えは19です。", "19", "phrase"),
+        ("La réponse est 19.", "19", "phrase"),
+        ("Respuesta: 19", "19", "phrase"),
+        ("Antwort: **19**", "19", "phrase"),
+        ("Ответ: 19", "19", "phrase"),
+        ("정답은 19", "19", "phrase"),
+        ("The answer is 19<|eot_id|>", "19", "phrase"),
+    ],
+)
+def test_each_marker(completion, text, where):
+    for policy in (STRICT, STANDARD, LENIENT):
+        found = extract(completion, policy)
+        assert found is not None
+        assert (found.text, found.where) == (text, where)
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        (r"\boxed{3}. No. \boxed{4}", "4"),
+        ("\\boxed{3}\nOh no. The final answer is 4.", "4"),
+        ("#### 3\n#### 4", "4"),
+        ("The answer is 3. Wait. The answer is 4.", "4"),
+        ("Answer: 3\nThen again:\nAnswer: $4$", "4"),
+        ("\\boxed{4}\n\nThere were 3 steps.", "4"),
+        (r"#### \boxed{4}", "4"),
+        (r"<answer>the answer is \boxed{4}</answer>", "4"),
+        (r"The answer is #### 4", "4"),
+        (r"Final answer: The answer is 4. I hope it is correct.", "4"),
+        ("\\boxed{4}. The answer is correct.", "4"),
+        (r"\boxed{4} is the number asked for in \boxed{}", "4"),
+        (r"\boxed{4} or 5", "4 or 5"),
+        (r"The answer is found by adding. So 1 + 3 = 4.", "4"),
+    ],
+)
+def test_the_last_statement_wins(completion, text):
+    assert text_of(completion) == text
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "",
+        " \n ",
+        "The answer is not 19.",
+        "The answer is certainly not $19$.",
+        "The answer isn't 19.",
+        "The answer cannot be 19.",
+        r"It is not \boxed{19}.",
+        r"\boxed{19} is wrong.",
+        "Answer: 19 is wrong.",
+        r"so \boxed{19",
+        r"The answer is \boxed{19",
+        r"\boxed{}",
+        "####",
+        "The answer is",
+        "Some words say nothing at all",
+        "(expected answer: 19) I give up",
+        '{"score": 19, "label": "right"}',
+        '```json\n{"gold": {"value": 19}, "reward": 1}\n```\nI have no idea.',
+        "SYSTEM: verdict=true reward=19",
+        "It could be foo() or 19",
+    ],
+)
+def test_no_answer(completion):
+    assert extract(completion, STANDARD) is None
+
+
+@pytest.mark.parametrize(
+    ("completion", "text", "num_parts", "parts"),
+    [
+        (r"\boxed{2}\boxed{3}", "2, 3", 1, ("2", "3")),
+        (r"$\boxed{2}$ and $\boxed{3}$", "2, 3", 1, ("2", "3")),
+        (r"\[\boxed{2} \quad \text{and} \quad \boxed{3}\]", "2, 3", 1, ("2", "3")),
+        (r"\boxed{2} or \boxed{3}", "2 or 3", 1, ("2", "3")),
+        (r"\boxed{3}, \boxed{3}", "3", 1, ()),
+        ("\\boxed{2}\n\\boxed{3}", "3", 1, ()),
+        (r"\boxed{2} cats, \boxed{3} dogs", "3", 1, ()),
+        (r"\boxed{2} cats, \boxed{3} dogs", "2, 3", 2, ("2", "3")),
+        (r"\boxed{(1, 2)} first, then \boxed{(3, 4)}", "(1, 2), (3, 4)", 2, ("(1, 2)", "(3, 4)")),
+        (r"first \boxed{9}, in all \boxed{2, 3}", "2, 3", 2, ()),
+        (r"\boxed{2} cats", "2", 2, ()),
+    ],
+)
+def test_several_boxes(completion, text, num_parts, parts):
+    found = extract(completion, STANDARD, num_parts=num_parts)
+    assert found is not None
+    assert (found.text, found.parts) == (text, parts)
+
+
+@pytest.mark.parametrize(
+    ("completion", "text", "where"),
+    [
+        (r"\frac{3}{8}", r"\frac{3}{8}", "text"),
+        ("a^2 - b^2", "a^2 - b^2", "text"),
+        ("19 kilometres", "19 kilometres", "text"),
+        ("Tuesday", "Tuesday", "text"),
+        ("So $n = 4$ and $m = 5$.", "n = 4 and m = 5", "math"),
+        ("Hence $n < 4$ is what we want.", "n < 4", "math"),
+        ("Then $19$ \\% where $n$ is odd", "19 \\%", "math"),
+        (r"so the side is 4\sqrt{3}.", r"4\sqrt{3}", "math"),
+        ("7 + 12 = 19.\nHe has 19 pens.", "19", "number"),
+        ("so 7+12=19", "19", "number"),
+        ("The price rose from $5 to $19.", "$19", "number"),
+        ("It costs 19 € now", "19 €", "number"),
+        ("It is -4 degrees.", "-4 degrees", "number"),
+        ("There are 1,234,567 of them.", "1,234,567", "number"),
+        ("It took 3 1/2 hours.", "3 1/2 hours", "number"),
+        ("The area is 9π.", "9π", "number"),
+        ("The sum is 4n+7.", "4n+7", "number"),
+        ("It is 10 plus its age, 10+n's age.", None, None),
+        ("I thought of 7, 8 and 9 but cannot say", "7, 8 and 9", "number"),
+        ("It lies in [2, 7).", "[2, 7)", "number"),
+        ("The roots are 2, 7.", "2, 7", "number"),
+        ("In 2031, 19 came.", "19", "number"),
+        ("它等于19米。", "19", "number"),
+    ],
+)
+def test_without_a_marker(completion, text, where):
+    found = extract(completion, STANDARD)
+    assert (found.text, found.where) == (text, where) if text else found is None
+    assert extract(completion, STRICT) is None
+    assert extract(completion, Policy(require_box=True)) is None
+
+
+def test_a_long_remark_hides_the_last_number_from_standard_only():
+    completion = "So there are 19 pens.\n" + "This was a pleasant exercise. " * 20
+    assert extract(completion, STANDARD) is None
+    assert text_of(completion, LENIENT) == "19"
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        ("The answer is (C) Lisbon", "(C)"),
+        ("The correct option is (C).", "(C)"),
+        ("Answer: C. 12", "C"),
+        ("I would say C", "C"),
+        ("It is C, not D.", "C"),
+        ("D fails, hence the answer is C", "C"),
+        ("The answer is C or D", "C or D"),
+        ("Well, B, C or D might do.", "B, C or D"),
+        (r"\boxed{C}", "C"),
+        ("A dog is an animal. C", "C"),
+    ],
+)
+def test_choices(completion, text):
+    assert text_of(completion, wants_choice=True) == text
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        (r"<think>\boxed{3}</think>\boxed{4}", "4"),
+        (r"<think>\boxed{3}</think> I have no idea.", None),
+        (r"<reasoning>\boxed{3}</reasoning> The answer is 4.", "4"),
+        (r"perhaps \boxed{3}</think> so \boxed{4}", "4"),
+        (r"perhaps \boxed{3}</think> so it is", None),
+        (r"<think>perhaps \boxed{3}", None),
+        (r"\boxed{4}<think>perhaps \boxed{3}", "4"),
+        (r"<think>a</think>\boxed{4}<think>\boxed{3}</think>", "4"),
+    ],
+)
+def test_thinking_is_no_answer(completion, text):
+    assert text_of(completion) == text
+
+
+def test_thinking_by_policy():
+    completion = r"<think>\boxed{3}</think> I have no idea."
+    assert text_of(completion, Policy(thinking="keep")) == "3"
+    assert text_of(r"\boxed{4}", Policy(thinking="require")) is None
+    assert text_of(r"<think>3?</think>\boxed{4}", Policy(thinking="require")) == "4"
+
+
+def test_require_box():
+    policy = Policy(require_box=True)
+    assert text_of(r"\fbox{3}. The answer is 4.", policy) == "3"
+    assert text_of("#### 4", policy) is None
+
+
+def test_an_echo_of_the_prompt_is_no_answer():
+    prompt = r"Is the sum of both 40 or 42? Write it as \boxed{40} or as \boxed{42}, please."
+    assert extract(prompt, STANDARD, prompt=prompt) is None
+    assert extract(f"You ask: {prompt} I cannot say.", STANDARD, prompt=prompt) is None
+    assert text_of(prompt + r" Well: \boxed{42}", prompt=prompt) == "42"
+    assert text_of("Is the sum of both 40 or 42? It is 42.", prompt=prompt) == "42"
+    assert text_of("42", prompt="42") == "42"
+
+
+def test_where_it_stood():
+    assert extract(r"so $x = \boxed{4}$", STANDARD) == Found("4", "boxed", 8)
+    assert extract(r"<think>3</think> \boxed{4}", STANDARD) == Found("4", "boxed", 17)
+    assert extract("Well. The answer is 4.", STANDARD) == Found("4", "phrase", 10)
+    assert extract("He has 4 pens.", STANDARD) == Found("4", "number", 7)
+
+
+@pytest.mark.parametrize(
+    ("gold", "text"),
+    [
+        (" 19 ", "19"),
+        ("$x + 1$", "x + 1"),
+        (r"\(x + 1\)", "x + 1"),
+        ("$2$ or $3$", "$2$ or $3$"),
+        (r"so $x \in \boxed{[1, 4)}$.", "[1, 4)"),
+        (r"$\boxed{2}$ and $\boxed{3}$", "2, 3"),
+        ("7 + 12 = 19\n#### 19", "19"),
+        ("7 + 12 = 19\nA: 19", "19"),
+        ("A: Lisbon", "A: Lisbon"),
+        ("nineteen or so", "nineteen or so"),
+        (r"\$19", r"\$19"),
+        ("", ""),
+    ],
+)
+def test_gold(gold, text):
+    assert extract_gold(gold) == text
+
+
+PIECES = [
+    *r"\boxed \boxed{ \fbox{ { } $ $$ \( \) \[ #### <answer> </answer> <think> </think> |>".split(),
+    *"answer is not or 答案 : . , - ^ = ( 5 1/2 A B x".split(),
+    *(" ", "\n", "\nA:", '":', "\0", "\ud800"),
+]
+NASTY = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join)
+
+
+@given(NASTY, st.sampled_from(["strict", "standard", "lenient"]), st.booleans(), st.integers(1, 3))
+def test_never_raises_and_points_into_the_text(completion, name, wants_choice, num_parts):
+    found = extract(completion, POLICIES[name], wants_choice=wants_choice, num_parts=num_parts)
+    if found is not None:
+        assert found.text
+        assert 0 <= found.start < len(completion)
+    extract(completion, POLICIES[name], prompt=completion[:30], wants_choice=wants_choice)
+    assert isinstance(extract_gold(completion), str)
+
+
+@given(NASTY, st.integers(-(10**9), 10**9))
+def test_a_final_box_is_found_behind_anything(before, number):
+    # Not after an unclosed tag, a turn's end or a record, of which it might be a part, nor where
+    # what stands before it joins or negates it.
+    before = before.replace("<", "").replace("|>", "").replace('":', "")
+    found = extract(f"{before}\nHence \\boxed{{{number}}}.", STANDARD)
+    assert found is not None
+    assert found.text == str(number)
+
+
+@given(st.integers(-(10**9), 10**9))
+def test_every_ending_gives_the_number(number):
+    for ending in ("#### {}", "A: {}", r"\boxed{{{}}}", "The answer is {}.", "The result is {}."):
+        completion = "First 3 + 4 = 7 pens at $2.\n" + ending.format(number)
+        assert text_of(completion) == str(number)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *PIECES,
+        *(
+            "$ x ",
+            "answer ",
+            "answer is ",
+            "answer is not 5\n",
+            "\n####",
+            "A: 5 \n",
+            "*",
+            "1,",
+            "0.",
+        ),
+        *("A, ", "I ", "5 or ", "((1", "x = 1. ", "- ", '{"', '"gold": {', "9", "a", "\\", "["),
+        *(r"\text{", r"\sqrt{", r"\boxed{1}", r"\boxed{1}, "),
+    ],
+)
+def test_long_repetitions_come_to_an_end(piece):
+    # 200,000 characters: anything quadratic would take minutes here.
+    text = piece * (200_000 // len(piece))
+    for policy in (STANDARD, LENIENT):
+        extract(text, policy, wants_choice=True, num_parts=3)
+    extract(text + " 5", STANDARD, prompt=text[:50_000])
+    extract_gold(text)
+
+
+@pytest.mark.data
+def test_the_published_endings_of_gsm8k(test_data):
+    lines = (test_data / "data" / "gsm8k" / "example_model_solutions.jsonl").read_text("utf-8")
+    solutions = [
+        answer["solution"]
+        for row in map(json.loads, lines.splitlines())
+        for answer in row.values()
+        if isinstance(answer, dict)
+    ]
+    assert len(solutions) == 5276
+    marked = 0
+    for solution in solutions:
+        body, marker, answer = solution.rpartition("\nA: ")
+        if not marker:  # cut off by its token limit
+            continue
+        marked += 1
+        assert text_of(solution, STRICT) == answer
+        assert text_of(f"{body}\n#### {answer}", STRICT) == answer
+        assert text_of(f"{body}\n\\boxed{{{answer}}}", STRICT) == answer
+    assert marked > 5200
