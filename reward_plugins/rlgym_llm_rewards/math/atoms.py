@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from fractions import Fraction
 
-from rlgym_llm_rewards.math.nodes import Node, number, sequence
-from rlgym_llm_rewards.math.tokens import Comma, LimitError, Token, UnreadableError, read_number
+from rlgym_llm_rewards.math.brackets import Brackets
+from rlgym_llm_rewards.math.nodes import Node, number
+from rlgym_llm_rewards.math.tokens import UnreadableError, read_number
 from rlgym_llm_rewards.math.vocabulary import (
     ACCENTS,
     BIG,
@@ -17,82 +17,16 @@ from rlgym_llm_rewards.math.vocabulary import (
     FRACTIONS,
     FUNCTIONS,
     GREEK,
-    MATRICES,
     PAIRS,
     SETS,
     WORD_CONSTANTS,
 )
 
-__all__ = ["MAX_DEPTH", "Atoms"]
-
-MAX_DEPTH = 40
-"""Deepest nesting that is read."""
+__all__ = ["Atoms"]
 
 
-class Atoms(ABC):
+class Atoms(Brackets):
     """Reads one operand; the levels above it are the `Parser`'s."""
-
-    def __init__(self, tokens: list[Token], comma: Comma) -> None:
-        self.tokens = tokens
-        self.comma = comma
-        self.position = 0
-        self.depth = 0
-        self.open_bars = 0
-
-    @property
-    def token(self) -> Token:
-        """The next token."""
-        return self.tokens[self.position]
-
-    def take(self) -> Token:
-        """The next token, taken; raises UnreadableError at the end."""
-        token = self.tokens[self.position]
-        if token.kind == "end":
-            raise UnreadableError("the text ends too early")
-        self.position += 1
-        return token
-
-    def skip(self, *texts: str) -> bool:
-        """Takes the next token if it is one of these."""
-        if self.token.text in texts and self.token.kind not in ("text", "end"):
-            self.position += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> None:
-        """Takes the token that must come next."""
-        if not self.skip(text):
-            raise UnreadableError(f"{text!r} is missing before {self.token.text!r}")
-
-    def deeper(self) -> None:
-        """Counts one level of nesting; raises LimitError where there are too many."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise LimitError(f"nested deeper than {MAX_DEPTH}")
-
-    @abstractmethod
-    def items(self) -> tuple[list[Node], set[str]]:
-        """Relations and what stands between them; a separator may close them."""
-
-    @abstractmethod
-    def relation(self) -> Node:
-        """A chain of relations, or a single value."""
-
-    @abstractmethod
-    def sum(self) -> Node:
-        """A sum."""
-
-    @abstractmethod
-    def power(self) -> Node:
-        """An operand with its exponents and marks."""
-
-    @abstractmethod
-    def exponent(self) -> Node | None:
-        """What stands behind ``^``; None for degrees and ordinals."""
-
-    @abstractmethod
-    def starts_operand(self, after: Node) -> bool:
-        """Whether what follows multiplies without a sign."""
 
     def atom(self) -> Node:
         """One operand without its exponents."""
@@ -164,7 +98,8 @@ class Atoms(ABC):
         if len(text) > 3:
             raise UnreadableError(f"the word {text!r}")
         # A product of letters; what follows (a subscript, an argument) is the last one's.
-        return Node("mul", (*map(_plain_letter, text[:-1]), self.letter(text[-1])))
+        letters = [self.constant(name) or Node("sym", (name,)) for name in text[:-1]]
+        return Node("mul", (*letters, self.letter(text[-1])))
 
     def letter(self, name: str) -> Node:
         """One letter: e, i, a function of its bracket, or a variable."""
@@ -176,9 +111,15 @@ class Atoms(ABC):
                 self.expect(")")
                 return Node("call", (symbol.args[0], *items))
             return symbol
-        if name in ("e", "i") and self.token.text != "_":
-            return Node("const", (name,))
-        return self.subscripted(name)
+        if self.token.text == "_":
+            return self.subscripted(name)
+        return self.constant(name) or self.subscripted(name)
+
+    def constant(self, name: str) -> Node | None:
+        """The constant that a letter names, if it names one."""
+        if name in self.imaginary:
+            return Node("const", ("i",))
+        return Node("const", ("e",)) if name == "e" else None
 
     def subscripted(self, name: str) -> Node:
         """A variable with its subscripts and primes."""
@@ -190,17 +131,6 @@ class Atoms(ABC):
                 name += "'"
             else:
                 return Node("sym", (name,))
-
-    def subscript(self) -> str:
-        """The text of a subscript: a name rather than a value."""
-        if not self.skip("{"):
-            return self.take().text.lstrip("\\")
-        parts = []
-        while not self.skip("}"):
-            parts.append(self.take().text)
-            if len(parts) > MAX_DEPTH:
-                raise LimitError("a subscript that long")
-        return "".join(parts).lstrip("\\")
 
     def command(self, text: str) -> Node:
         """What a LaTeX command stands for."""
@@ -312,85 +242,3 @@ class Atoms(ABC):
             mark = self.take().text
             bounds += [Node("sym", (mark,)), self.argument()]
         return Node("call", (name, *bounds, self.sum()))
-
-    def bracket(self, opening: str) -> Node:
-        """What stands in brackets: a group, tuple, interval, set, or a function's value."""
-        self.deeper()
-        node = self.inside(opening)
-        self.depth -= 1
-        return node
-
-    def inside(self, opening: str) -> Node:
-        """The content behind an opening bracket, and the closing one."""
-        if opening in CURRENCIES:
-            return Node("unit", (self.power(), CURRENCIES[opening]))
-        if opening in PAIRS:
-            closing, name = PAIRS[opening]
-            self.open_bars += opening == "|"
-            node = self.sum()
-            self.open_bars -= opening == "|"
-            self.expect(closing)
-            return Node("call", (name, node))
-        bars, self.open_bars = self.open_bars, 0
-        node = self.listed(opening)
-        self.open_bars = bars
-        return node
-
-    def listed(self, opening: str) -> Node:
-        """The items of a bracket by what opens and closes it."""
-        if opening == r"\{":
-            if self.skip(r"\}"):
-                return Node("const", ("empty",))
-            items, _ = self.items()
-            if self.skip("|", ":", r"\mid"):  # a set-builder is its condition
-                items, _ = self.items()
-                self.expect(r"\}")
-                return items[0] if len(items) == 1 else sequence("list", items)
-            self.expect(r"\}")
-            return sequence("set", items)
-        if opening not in ("(", "[", "{", r"\langle", r"\lbrace", r"\lbrack"):
-            raise UnreadableError(f"{opening!r} is no mathematics")
-        items, joints = self.items()
-        closing = self.take().text
-        if opening == "{" and closing == "}":
-            return items[0] if len(items) == 1 else sequence("list", items)
-        if opening == r"\langle" and closing == r"\rangle":
-            return sequence("tuple", items)
-        if opening + closing == "()":
-            return items[0] if not joints else sequence("tuple", items)
-        if opening + closing == "[]":
-            return sequence("array", items)
-        if opening + closing in ("(]", "[)") and len(items) == 2:
-            return Node("interval", (opening + closing, *items))
-        raise UnreadableError(f"{opening!r} closed by {closing!r}")
-
-    def matrix(self) -> Node:
-        r"""A matrix from behind ``\begin`` to its ``\end``."""
-        name = self.group_name()
-        if name not in MATRICES:
-            raise UnreadableError(f"the environment {name!r}")
-        if name == "array" and self.token.text == "{":
-            self.group_name()
-        rows: list[tuple[Node, ...]] = []
-        while not self.skip(r"\end"):
-            row = [self.relation()]
-            while self.skip("&"):
-                row.append(self.relation())
-            rows.append(tuple(row))
-            if not self.skip("\\\\") and self.token.text != r"\end":
-                raise UnreadableError(f"{self.token.text!r} in a matrix")
-        if self.group_name() != name or len({len(row) for row in rows}) != 1:
-            raise UnreadableError("a matrix that is no rectangle")
-        return Node("matrix", tuple(rows))
-
-    def group_name(self) -> str:
-        """The letters of ``{name}``."""
-        self.expect("{")
-        name = ""
-        while not self.skip("}"):
-            name += self.take().text
-        return name
-
-
-def _plain_letter(name: str) -> Node:
-    return Node("const" if name in ("e", "i") else "sym", (name,))

@@ -46,6 +46,8 @@ def choices(text: str) -> list[str]:
     option = _OPTION.fullmatch(text)
     if option is not None:
         return [option[1].upper()]
+    if any(sign in text for sign in "*^=+<>"):
+        return []
     letters = [letter for letter in _LETTER.findall(text) if letter.isupper()]
     return list(dict.fromkeys(letters))
 

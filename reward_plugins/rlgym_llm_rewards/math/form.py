@@ -8,27 +8,35 @@ the 1,000,000th is the prime 2 with that exponent) or raises `TooLargeError`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 __all__ = [
+    "EMPTY",
     "I_ATOM",
+    "MAX_BITS",
+    "MAX_EXPANDED",
     "ONE",
     "ZERO",
+    "Atom",
+    "Exponent",
     "Form",
     "Monomial",
     "Rational",
     "Terms",
     "TooLargeError",
     "UndefinedError",
+    "as_form",
     "atom",
     "constant",
     "factorize",
+    "lowest",
     "magnitude",
+    "normal",
     "rational",
+    "repeated",
     "total",
 ]
 
@@ -36,7 +44,7 @@ MAX_TERMS = 300
 MAX_BITS = 20_000
 _MAX_PRODUCTS = 20_000
 _TRIAL_LIMIT = 2_000
-_MAX_EXPANDED = 12
+MAX_EXPANDED = 12
 """Largest whole power of a sum that is multiplied out."""
 
 Rational: TypeAlias = int | Fraction
@@ -45,7 +53,7 @@ Exponent: TypeAlias = "Rational | Form"
 Monomial: TypeAlias = frozenset[tuple[Atom, Exponent]]
 Terms: TypeAlias = dict[Monomial, Rational]
 
-_EMPTY: Monomial = frozenset()
+EMPTY: Monomial = frozenset()
 I_ATOM: Atom = ("const", "i")
 
 
@@ -64,9 +72,6 @@ class Form:
 
     >>> x = atom(("sym", "x"))
     >>> ((x + ONE) * (x - ONE)).equals(x * x - ONE)
-    True
-    >>> half = Fraction(1, 2)
-    >>> constant(8).to_power(half).equals(constant(2) * constant(2).to_power(half))
     True
     """
 
@@ -124,44 +129,23 @@ class Form:
         # Both products are taken over one denominator, which the roots in them may have left.
         return (_times(self.top, other.bottom) - _times(other.top, self.bottom)).top
 
-    def to_power(self, exponent: Exponent) -> Form:
-        """This value to an exponent; sums stay sums only for small whole exponents."""
-        if isinstance(exponent, Form):
-            whole = rational(exponent)
-            if whole is None:
-                return _symbolic_power(self, exponent)
-            exponent = whole
-        exponent = _lowest(exponent)
-        if exponent == 0:
-            if not self.top:
-                raise UndefinedError("zero to the power of zero")
-            return ONE
-        if not self.top:
-            if exponent < 0:
-                raise UndefinedError("a division by zero")
-            return ZERO
-        if exponent == 1:
-            return self
-        power = _terms_power(self.top, exponent)
-        return power if self.bottom == ONE.top else power / _terms_power(self.bottom, exponent)
-
 
 def rational(form: Form) -> Rational | None:
     """The value of a form that is a rational number, else None."""
     if form.bottom != ONE.top or len(form.top) > 1:
         return None
-    return form.top.get(_EMPTY) if form.top else 0
+    return form.top.get(EMPTY) if form.top else 0
 
 
 def constant(value: Rational) -> Form:
     """A rational number as a form."""
-    value = _lowest(value)
-    return Form({_EMPTY: value} if value else {}, ONE.top)
+    value = lowest(value)
+    return Form({EMPTY: value} if value else {}, ONE.top)
 
 
 def atom(of: Atom, exponent: Exponent = 1) -> Form:
     """An atom to a power as a form."""
-    return _normal(1, {of: exponent})
+    return normal(1, {of: exponent})
 
 
 @lru_cache(maxsize=2048)
@@ -194,14 +178,15 @@ def magnitude(value: Rational) -> Rational:
     return value if value >= 0 else -value
 
 
-def _lowest(value: Rational) -> Rational:
+def lowest(value: Rational) -> Rational:
+    """The same number, as int where it is whole."""
     return value.numerator if value.denominator == 1 else value
 
 
 def _sum(left: Terms, right: Terms) -> Terms:
     terms = dict(left)
     for monomial, value in right.items():
-        total = _lowest(terms.get(monomial, 0) + value)
+        total = lowest(terms.get(monomial, 0) + value)
         if total:
             terms[monomial] = total
         else:
@@ -223,7 +208,7 @@ def _times(left: Terms, right: Terms) -> Form:
             if (not one or not other) and not _has_huge_power(one or other):
                 terms = _sum(terms, {one or other: a * b})
                 continue
-            product = _normal(a * b, _merged(one, other))
+            product = normal(a * b, _merged(one, other))
             if product.bottom == ONE.top:
                 terms = _sum(terms, product.top)
             else:
@@ -248,13 +233,14 @@ def _merged(one: Monomial, other: Monomial) -> dict[Atom, Exponent]:
 
 def _plus(one: Exponent, other: Exponent) -> Exponent:
     if isinstance(one, Form) or isinstance(other, Form):
-        total = _form(one) + _form(other)
+        total = as_form(one) + as_form(other)
         value = rational(total)
         return total if value is None else value
-    return _lowest(one + other)
+    return lowest(one + other)
 
 
-def _form(value: Exponent) -> Form:
+def as_form(value: Exponent) -> Form:
+    """An exponent as a form."""
     return value if isinstance(value, Form) else constant(value)
 
 
@@ -270,9 +256,9 @@ def _quotient(top: Form, bottom: Form) -> Form:
     if len(bottom.top) == 1:
         ((monomial, value),) = bottom.top.items()
         if not monomial and not any(map(_has_huge_power, top.top)):
-            scaled = {m: _lowest(Fraction(v) / value) for m, v in top.top.items()}
+            scaled = {m: lowest(Fraction(v) / value) for m, v in top.top.items()}
             return Form(scaled, ONE.top)
-        inverse = _normal(1 / Fraction(value), {base: _negative(e) for base, e in monomial})
+        inverse = normal(1 / Fraction(value), {base: _negative(e) for base, e in monomial})
         if inverse.bottom == ONE.top:
             return _times(top.top, inverse.top)
     return Form(top.top, bottom.top)
@@ -285,7 +271,7 @@ def _negative(exponent: Exponent) -> Exponent:
 # -- monomials -----------------------------------------------------------------------------------
 
 
-def _normal(value: Rational, exponents: Mapping[Atom, Exponent]) -> Form:
+def normal(value: Rational, exponents: Mapping[Atom, Exponent]) -> Form:
     """A product in normal form: roots below one, powers of i gone, powers of sums expanded."""
     kept: dict[Atom, Exponent] = {}
     sums: list[tuple[Form, int]] = []
@@ -299,9 +285,9 @@ def _normal(value: Rational, exponents: Mapping[Atom, Exponent]) -> Form:
             value, exponent = _extract(value, base[1], exponent)
         elif base[0] == "sum" and not isinstance(exponent, Form) and magnitude(exponent) >= 1:
             power = int(exponent // 1)
-            if abs(power) <= _MAX_EXPANDED:
+            if abs(power) <= MAX_EXPANDED:
                 sums.append((base[1], power))
-                exponent = _lowest(exponent - power)
+                exponent = lowest(exponent - power)
         elif base[0] == "call" and base[1] == "sin" and isinstance(exponent, int) and exponent > 1:
             # sin^2 = 1 - cos^2: one angle has one form.
             cosine = atom(("call", "cos", base[2]))
@@ -309,9 +295,9 @@ def _normal(value: Rational, exponents: Mapping[Atom, Exponent]) -> Form:
             exponent %= 2
         if exponent != 0:
             kept[base] = exponent
-    form = Form({frozenset(kept.items()): _lowest(value)} if value else {}, ONE.top)
+    form = Form({frozenset(kept.items()): lowest(value)} if value else {}, ONE.top)
     for base_form, times in sums:
-        whole_power = _repeated(base_form, abs(times))
+        whole_power = repeated(base_form, abs(times))
         form = form * whole_power if times > 0 else form / whole_power
     return form
 
@@ -319,14 +305,14 @@ def _normal(value: Rational, exponents: Mapping[Atom, Exponent]) -> Form:
 def _extract(value: Rational, prime: int, exponent: Exponent) -> tuple[Rational, Exponent]:
     """Moves whole powers of a prime into the coefficient, or out of it where they are huge."""
     if isinstance(exponent, Form):
-        whole: Rational = exponent.top.get(_EMPTY, 0) if exponent.bottom == ONE.top else 0
+        whole: Rational = exponent.top.get(EMPTY, 0) if exponent.bottom == ONE.top else 0
         shift = whole // 1
         if not shift or abs(shift) * prime.bit_length() > MAX_BITS:
             return value, exponent
         return value * Fraction(prime) ** int(shift), exponent - constant(shift)
     if magnitude(exponent) * prime.bit_length() <= MAX_BITS:
         shift = exponent // 1
-        return value * Fraction(prime) ** int(shift), _lowest(exponent - shift)
+        return value * Fraction(prime) ** int(shift), lowest(exponent - shift)
     top, bottom = value.numerator, value.denominator
     while top and top % prime == 0:
         top, exponent = top // prime, exponent + 1
@@ -335,132 +321,16 @@ def _extract(value: Rational, prime: int, exponent: Exponent) -> tuple[Rational,
     return Fraction(top, bottom), exponent
 
 
-# -- powers --------------------------------------------------------------------------------------
-
-
-def _terms_power(terms: Terms, exponent: Rational) -> Form:
-    """A sum to a rational power."""
-    if len(terms) == 1:
-        ((monomial, value),) = terms.items()
-        return _monomial_power(value, monomial, exponent)
-    if isinstance(exponent, int) and 0 < abs(exponent) <= _MAX_EXPANDED:
-        power = _repeated(Form(terms, ONE.top), abs(exponent))
-        return power if exponent > 0 else ONE / power
-    if exponent == Fraction(1, 2) and (simple := _denested(terms)) is not None:
-        return simple
-    content, primitive = _content(terms)
-    return _monomial_power(content, _EMPTY, exponent) * atom(("sum", primitive), exponent)
-
-
-def _denested(terms: Terms) -> Form | None:
-    """sqrt(a + b sqrt(c)) as sqrt(p) + sqrt(q), where a^2 - b^2 c is a square (else None)."""
-    whole = terms.get(_EMPTY)
-    if whole is None or len(terms) != 2 or whole <= 0:
-        return None
-    ((monomial, factor),) = ((m, v) for m, v in terms.items() if m)
-    if not all(base[0] == "prime" and e == Fraction(1, 2) for base, e in monomial):
-        return None
-    radicand = math.prod(base[1] for base, _ in monomial)
-    square = Fraction(whole) ** 2 - Fraction(factor) ** 2 * radicand
-    root = _square_root(square)
-    if root is None:
-        return None
-    large, small = (Fraction(whole + sign * root) / 2 for sign in (1, -1))
-    half = Fraction(1, 2)
-    other = _rational_power(_lowest(small), half)
-    return _rational_power(_lowest(large), half) + (other if factor > 0 else -other)
-
-
-def _square_root(value: Fraction) -> Fraction | None:
-    if value < 0:
-        return None
-    top, bottom = math.isqrt(value.numerator), math.isqrt(value.denominator)
-    return Fraction(top, bottom) if Fraction(top, bottom) ** 2 == value else None
-
-
-def _repeated(form: Form, power: int) -> Form:
+def repeated(form: Form, times: int) -> Form:
+    """A whole power, multiplied out."""
     result = ONE
-    for _ in range(power):
+    for _ in range(times):
         result = result * form
     return result
 
 
-def _content(terms: Terms) -> tuple[Rational, Form]:
-    """The positive rational that all coefficients share, and the rest."""
-    top, bottom = 0, 1
-    for value in terms.values():
-        top = math.gcd(top, value.numerator)
-        bottom = math.lcm(bottom, value.denominator)
-    content = Fraction(top, bottom)
-    rest: Terms = {monomial: _lowest(value / content) for monomial, value in terms.items()}
-    return _lowest(content), Form(rest, ONE.top)
-
-
-def _monomial_power(value: Rational, monomial: Monomial, exponent: Rational) -> Form:
-    scaled = {
-        base: e * constant(exponent) if isinstance(e, Form) else e * exponent
-        for base, e in monomial
-    }
-    if isinstance(exponent, int):
-        return _rational_power(value, exponent) * _normal(1, scaled)
-    if monomial == _EMPTY or (value > 0 and all(_is_positive(base) for base, _ in monomial)):
-        return _rational_power(value, exponent) * _normal(1, scaled)
-    ((base, e), *others) = monomial
-    if not others and e == 1 and value > 0:
-        return _rational_power(value, exponent) * atom(base, exponent)
-    sign = 1 if value > 0 else -1
-    return _rational_power(magnitude(value), exponent) * atom(
-        ("sum", Form({monomial: sign}, ONE.top)), exponent
-    )
-
-
-def _is_positive(base: Atom) -> bool:
-    return base[0] == "prime" or base in (("const", "pi"), ("const", "e"))
-
-
-def _rational_power(value: Rational, exponent: Rational) -> Form:
-    """A rational number to a rational power; odd roots of negative numbers are negative."""
-    if value == 1:
-        return ONE
-    if isinstance(exponent, int):
-        bits = max(value.numerator.bit_length(), value.denominator.bit_length())
-        if bits * abs(exponent) <= MAX_BITS:
-            return constant(Fraction(value) ** exponent)
-    form = ONE
-    if value < 0:
-        if exponent.denominator % 2:
-            form = constant(-1 if exponent.numerator % 2 else 1)
-        elif exponent.denominator == 2:
-            form = atom(I_ATOM, exponent.numerator % 4)
-        else:
-            form = atom(("sum", constant(-1)), exponent)
-        value = -value
-    for number, sign in ((value.numerator, 1), (value.denominator, -1)):
-        for prime, power in factorize(number):
-            form = form * atom(("prime", prime), sign * power * exponent)
-    return form
-
-
-def _symbolic_power(base: Form, exponent: Form) -> Form:
-    """A power whose exponent holds variables, roots or constants."""
-    value = rational(base)
-    if value is not None and value > 0:
-        form = ONE
-        for number, sign in ((value.numerator, 1), (value.denominator, -1)):
-            for prime, power in factorize(number):
-                form = form * atom(("prime", prime), constant(sign * power) * exponent)
-        return form
-    if len(base.top) == 1 and base.bottom == ONE.top:
-        ((monomial, coefficient),) = base.top.items()
-        if coefficient == 1 and len(monomial) == 1:
-            ((inner, e),) = monomial
-            if _is_positive(inner) or e == 1:
-                return atom(inner, _form(e) * exponent)
-    return atom(("sum", base), exponent)
-
-
 ONE = Form.__new__(Form)
-ONE.top = ONE.bottom = {_EMPTY: 1}
+ONE.top = ONE.bottom = {EMPTY: 1}
 ONE._hash = None
 ZERO = Form({}, ONE.top)
 

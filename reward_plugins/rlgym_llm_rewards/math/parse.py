@@ -53,7 +53,7 @@ _OPERAND_COMMANDS = (
 ) - {r"\|"}  # fmt: skip
 
 
-def parse(text: str, comma: Comma = "thousands") -> Node:
+def parse(text: str, comma: Comma = "thousands", imaginary: str = "i") -> Node:
     r"""The tree of an answer; raises UnreadableError, or LimitError for what is too large.
 
     >>> from rlgym_llm_rewards.math.show import show
@@ -62,7 +62,7 @@ def parse(text: str, comma: Comma = "thousands") -> Node:
     >>> show(parse("3 1/4")), show(parse(r"3\frac14"))
     ('13/4', '13/4')
     """
-    parser = Parser(tokenize(text, comma), comma)
+    parser = Parser(tokenize(text, comma), comma, imaginary)
     node = parser.statement()
     if parser.token.kind != "end":
         raise UnreadableError(f"{parser.token.text!r} is out of place")

@@ -34,11 +34,11 @@ def read(text: str, policy: Policy) -> Reading:
     >>> [comma for comma, _ in read("3,5", Policy()).trees]
     ['thousands', 'decimal']
     """
-    return _read(text, policy.decimal_comma)
+    return _read(text, policy.decimal_comma, policy.imaginary_unit)
 
 
 @lru_cache(maxsize=1024)  # siblings share their gold, and often their answer
-def _read(text: str, decimal_comma: str) -> Reading:
+def _read(text: str, decimal_comma: str, imaginary: str) -> Reading:
     text = text.strip().rstrip("\\").rstrip(" .,;:\n\t")
     if "\\\\" in text and r"\begin" not in text:  # escaped once too often
         text = _DOUBLED.sub(r"\\", text)
@@ -51,7 +51,7 @@ def _read(text: str, decimal_comma: str) -> Reading:
     problem: Exception | None = None
     for comma in commas:
         try:
-            tree = parse(text, comma)
+            tree = parse(text, comma, imaginary)
         except (UnreadableError, LimitError) as unread:
             problem = problem or unread
         else:

@@ -38,6 +38,7 @@ _OR = re.compile(r"[^,]\s+or\s+\Z")
 _COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 _LEADS_TO = re.compile(r"(?:\b(?:is|are|be|equals|gives)\b|[=:])\s*")
 _LINE_START = re.compile(r"\n|[.?!]\s|[。！？]")
+_OPERATOR = re.compile(r"[*^=+<>]")
 _LETTER_SPAN = re.compile(r"[A-Za-z]")
 
 
@@ -57,7 +58,7 @@ def last_statement(
     stripped = text.rstrip()
     base = max(len(stripped) - _WINDOW, 0)
     window = stripped[base:]
-    if wants_choice:
+    if wants_choice and not (_is_expression(stripped) and _OPERATOR.search(stripped)):
         letter = last_letter(window[-2 * _MAX_REMARK :])
         if letter is not None:
             start = max(len(stripped) - 2 * _MAX_REMARK, 0) + letter.start

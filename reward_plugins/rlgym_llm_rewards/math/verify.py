@@ -8,13 +8,14 @@ values, a proof by sympy, leaves this process (see `proof`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from rlgym_llm_rewards.math.choice import choice_of_gold, choices, has_words, is_words, words
 from rlgym_llm_rewards.math.compare import compare
 from rlgym_llm_rewards.math.extract import extract, extract_gold
 from rlgym_llm_rewards.math.form import TooLargeError, UndefinedError
+from rlgym_llm_rewards.math.found import Where
 from rlgym_llm_rewards.math.nodes import Node
 from rlgym_llm_rewards.math.number import Number, parse_number
 from rlgym_llm_rewards.math.policy import Policy, get_policy
@@ -39,9 +40,9 @@ _MAX_REMEMBERED = 256
 """Longest answer and gold whose verdict is remembered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Gold:
-    """A gold answer, read once."""
+    """A gold answer, read once; two of them are equal only if they are the same object."""
 
     text: str
     number: Number | None = None
@@ -97,15 +98,13 @@ def verified(
     if found is None or not found.text:
         return Verdict(VerdictStatus.NO_ANSWER, gold=target.text)
     if len(found.text) <= _MAX_REMEMBERED >= len(target.text):
-        verdict = _remembered(found.text, target.text, policy, defer)
-    else:
-        verdict = judge(found.text, target, policy, _put_off if defer else prover())
-    return replace(verdict, where=found.where)
+        return _remembered(found.text, found.where, target, policy, defer)
+    return judge(found.text, found.where, target, policy, _put_off if defer else prover())
 
 
 def _read_gold(gold: str, policy: Policy) -> Gold:
     """A gold text, read; `Gold.problem` says why not where it cannot be."""
-    text = extract_gold(gold)
+    text = gold if gold.isalnum() else extract_gold(gold)
     number = parse_number(text)
     if number is not None:
         return Gold(text=text, number=number)
@@ -133,30 +132,30 @@ read_gold = lru_cache(maxsize=1024)(_read_gold)  # siblings share their gold
 
 
 @lru_cache(maxsize=4096)
-def _remembered(answer: str, gold: str, policy: Policy, defer: bool) -> Verdict:
-    return judge(answer, read_gold(gold, policy), policy, _put_off if defer else prover())
+def _remembered(answer: str, where: Where, gold: Gold, policy: Policy, defer: bool) -> Verdict:
+    return judge(answer, where, gold, policy, _put_off if defer else prover())
 
 
 def _put_off(left: Node, right: Node) -> bool | None:
     raise NeedsProofError
 
 
-def judge(answer: str, gold: Gold, policy: Policy, prove: Prove) -> Verdict:
+def judge(answer: str, where: Where, gold: Gold, policy: Policy, prove: Prove) -> Verdict:
     """The verdict on an extracted answer; the cheapest rule that decides has the word."""
-    by_text = _by_number(answer, gold, policy) or _by_words(answer, gold)
+    by_text = _by_number(answer, where, gold, policy) or _by_words(answer, where, gold)
     if by_text is not None:
         return by_text
     reading = read(answer, policy)
     if not reading.trees:
         status = VerdictStatus.LIMIT if reading.is_limit else VerdictStatus.UNPARSABLE
-        return Verdict(status, answer=answer, gold=gold.text, reason=reading.problem)
-    return _by_trees(answer, reading.trees, gold, policy, prove)
+        return Verdict(status, answer=answer, where=where, gold=gold.text, reason=reading.problem)
+    return _by_trees(answer, where, reading.trees, gold, Comparison(policy, prove))
 
 
-def _by_number(answer: str, gold: Gold, policy: Policy) -> Verdict | None:
+def _by_number(answer: str, where: Where, gold: Gold, policy: Policy) -> Verdict | None:
     """Same text, or two plain numbers."""
     if answer == gold.text:
-        return Verdict(VerdictStatus.CORRECT, "identical", answer, gold=gold.text)
+        return Verdict(VerdictStatus.CORRECT, "identical", answer, where, gold=gold.text)
     if gold.number is None or policy.form != "value" or policy.units != "strip":
         return None
     number = parse_number(answer)
@@ -169,18 +168,18 @@ def _by_number(answer: str, gold: Gold, policy: Policy) -> Verdict | None:
         VerdictStatus.CORRECT if same else VerdictStatus.WRONG,
         "number",
         answer,
-        None,
+        where,
         str(number.value),
         gold.text,
         str(gold.number.value),
     )
 
 
-def _by_words(answer: str, gold: Gold) -> Verdict | None:
+def _by_words(answer: str, where: Where, gold: Gold) -> Verdict | None:
     """A letter of multiple choice, or words."""
 
     def verdict(status: VerdictStatus, rule: str, reason: str | None = None) -> Verdict:
-        return Verdict(status, rule, answer, gold=gold.text, reason=reason)
+        return Verdict(status, rule, answer, where, gold=gold.text, reason=reason)
 
     if gold.choice is not None:
         letter, option = gold.choice
@@ -200,22 +199,21 @@ def _by_words(answer: str, gold: Gold) -> Verdict | None:
 
 def _by_trees(
     answer: str,
+    where: Where,
     trees: tuple[tuple[Comma, Node], ...],
     gold: Gold,
-    policy: Policy,
-    prove: Prove,
+    by: Comparison,
 ) -> Verdict:
     """What two trees say, in every reading that fits; one that is right is enough."""
-    by = Comparison(policy, prove)
-    gold_trees = gold.trees or read(gold.text, policy).trees
-    verdict = Verdict(VerdictStatus.WRONG, "kind", answer, None, show(trees[0][1]), gold.text)
+    gold_trees = gold.trees or read(gold.text, by.policy).trees
+    verdict = Verdict(VerdictStatus.WRONG, "kind", answer, where, show(trees[0][1]), gold.text)
     for gold_reading in gold_trees:
         for reading in trees:
             if not fit(gold_reading, reading):
                 continue
             form, gold_form = show(reading[1]), show(gold_reading[1])
             status, rule, reason = _compared(gold_reading[1], reading[1], by)
-            one = Verdict(status, rule, answer, None, form, gold.text, gold_form, reason)
+            one = Verdict(status, rule, answer, where, form, gold.text, gold_form, reason)
             if one.is_correct:
                 return one
             if verdict.gold_form is None or status is not VerdictStatus.WRONG:
