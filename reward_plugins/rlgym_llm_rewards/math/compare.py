@@ -125,6 +125,8 @@ def _same_unordered(golds: list[Node], answers: list[Node], by: Comparison) -> D
     if abs(len(golds) - len(answers)) > max(len(golds), len(answers)) // 2 + 1:
         return Decision(False, "size")
     golds, answers = _distinct(golds, by), _distinct(answers, by)
+    whole = set(filter(_is_whole, golds)).intersection(answers)
+    golds, answers = ([item for item in side if item not in whole] for side in (golds, answers))
     if len(golds) != len(answers):
         return Decision(False, "size")
     rest = list(answers)
@@ -138,10 +140,16 @@ def _same_unordered(golds: list[Node], answers: list[Node], by: Comparison) -> D
 
 def _distinct(items: list[Node], by: Comparison) -> list[Node]:
     distinct: list[Node] = []
-    for item in items:
-        if not any(item == other or _same(other, item, by).is_same for other in distinct):
+    for item in dict.fromkeys(items):
+        if _is_whole(item) or not any(_same(other, item, by).is_same for other in distinct):
             distinct.append(item)
     return distinct
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether it is a whole number as written: equal to another only if it is the same."""
+    inner = node.args[0] if node.head == "neg" else node
+    return bool(inner.head == "num" and inner.args[1] is None and isinstance(inner.args[0], int))
 
 
 def _same_each(golds: Sequence[Node], answers: Sequence[Node], by: Comparison) -> Decision:

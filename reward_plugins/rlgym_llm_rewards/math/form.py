@@ -13,6 +13,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from rlgym_llm_rewards.math.effort import spend
+
 __all__ = [
     "EMPTY",
     "I_ATOM",
@@ -201,14 +203,18 @@ def _times(left: Terms, right: Terms) -> Form:
         return Form(left, right)
     if left == ONE.top:
         return Form(right, left)
+    spend(len(left) * len(right))
     terms: Terms = {}
     rest: list[Form] = []
     for one, a in left.items():
         for other, b in right.items():
+            value = a * b
+            if value.numerator.bit_length() > 2 * MAX_BITS:
+                raise TooLargeError("a number of that many digits")
             if (not one or not other) and not _has_huge_power(one or other):
-                terms = _sum(terms, {one or other: a * b})
+                terms = _sum(terms, {one or other: value})
                 continue
-            product = normal(a * b, _merged(one, other))
+            product = normal(value, _merged(one, other))
             if product.bottom == ONE.top:
                 terms = _sum(terms, product.top)
             else:

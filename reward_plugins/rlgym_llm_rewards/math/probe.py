@@ -8,6 +8,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from rlgym_llm_rewards.math.effort import spend
 from rlgym_llm_rewards.math.nodes import Node, symbols, walk
 
 __all__ = ["Probe", "evaluate", "probe"]
@@ -67,9 +68,13 @@ def probe(left: Node, right: Node) -> Probe:
     # A difference as small as the smallest digit written must still be seen.
     digits = DIGITS + sum(_digits(n) for side in (left, right) for n in walk(side))
     context.dps = min(digits, 3 * DIGITS)
+    cost = sum(
+        _COSTS.get(n.args[0], 50) if n.head == "call" else 2 for n in (*walk(left), *walk(right))
+    )
     num_equal = 0
     unknown = Probe.UNKNOWN
     for point in _points(names, context):
+        spend(cost)
         try:
             a, b = evaluate(left, point), evaluate(right, point)
         except _TooLargeError:
@@ -117,6 +122,10 @@ def _points(names: list[str], context: Any) -> Iterator[dict[str, Any]]:
             value = context.frac(context.sqrt(2) * (3 * index + 7 * number + 1) ** 2) * 2 + 0.3
             point[name] = -value if number in (2, 4) and index % 2 == number // 4 else value
         yield point
+
+
+def _cost(node: Node) -> int:
+    return _COSTS.get(node.args[0], 50) if node.head == "call" else 2
 
 
 def _digits(node: Node) -> int:
@@ -233,6 +242,9 @@ def _call(name: str, values: list[Any], context: Any) -> Any:
         return max(values) if name == "max" else min(values)
     raise _UnknownError(f"the function {name}")
 
+
+_COSTS = {"factorial": 500, "gamma": 500, "binom": 1500}
+"""Of these functions, in units of `effort`."""
 
 _UNARY = {
     "sin": "sin", "cos": "cos", "tan": "tan", "cot": "cot", "sec": "sec", "csc": "csc",

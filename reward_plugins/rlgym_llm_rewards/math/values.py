@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rlgym_llm_rewards.math.canonical import canonical, is_exact
+from rlgym_llm_rewards.math.effort import spend
 from rlgym_llm_rewards.math.form import Form, TooLargeError, UndefinedError, rational
 from rlgym_llm_rewards.math.nodes import Node, number, symbols, walk
 from rlgym_llm_rewards.math.policy import Policy
@@ -58,6 +59,7 @@ def same_value(gold: Node, answer: Node, by: Comparison) -> Decision:
     Exact values are compared exactly. A decimal stands for an irrational or endless value only
     with the digits that the policy asks for.
     """
+    spend(10)
     gold, gold_unit = split_unit(gold)
     answer, answer_unit = split_unit(answer)
     if answer_unit is None and answer.head == "mul" and not symbols(gold):

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from rlgym_llm_rewards.math.choice import choice_of_gold, choices, has_words, is_words, words
 from rlgym_llm_rewards.math.compare import compare
+from rlgym_llm_rewards.math.effort import EffortError, begin
 from rlgym_llm_rewards.math.extract import extract, extract_gold
 from rlgym_llm_rewards.math.form import TooLargeError, UndefinedError
 from rlgym_llm_rewards.math.found import Where
@@ -51,6 +52,8 @@ class Gold:
     trees: tuple[tuple[Comma, Node], ...] = ()
     num_parts: int = 1
     """How many elements it has."""
+    is_large: bool = False
+    """Whether it is too large to be read, so that only the same text is right."""
     problem: str | None = None
     """Why it cannot be read."""
 
@@ -110,6 +113,7 @@ def _read_gold(gold: str, policy: Policy) -> Gold:
         return Gold(text=text, number=number)
     if not text:
         return Gold(text=text, problem="the gold answer is empty")
+    begin()
     choice = choice_of_gold(text)
     reading = read(text, policy)
     if reading.trees:
@@ -119,12 +123,12 @@ def _read_gold(gold: str, policy: Policy) -> Gold:
                     form_of(tree)
             except UndefinedError as undefined:
                 return Gold(text=text, problem=f"the gold answer is undefined: {undefined}")
-            except UnreadableError:
-                pass  # no single value: a list, a set, a relation
+            except (UnreadableError, EffortError):
+                pass  # no single value (a list, a set, a relation), or a costly one
         parts = len(elements(expand(reading.trees[0][1])))
         return Gold(text=text, choice=choice, trees=reading.trees, num_parts=parts)
     if choice is not None or has_words(text) or is_words(text) or reading.is_limit:
-        return Gold(text=text, choice=choice)
+        return Gold(text=text, choice=choice, is_large=reading.is_limit)
     return Gold(text=text, problem=f"the gold answer cannot be read: {reading.problem}")
 
 
@@ -142,9 +146,19 @@ def _put_off(left: Node, right: Node) -> bool | None:
 
 def judge(answer: str, where: Where, gold: Gold, policy: Policy, prove: Prove) -> Verdict:
     """The verdict on an extracted answer; the cheapest rule that decides has the word."""
+    begin()
     by_text = _by_number(answer, where, gold, policy) or _by_words(answer, where, gold)
     if by_text is not None:
         return by_text
+    if gold.is_large:
+        return Verdict(
+            VerdictStatus.LIMIT,
+            "",
+            answer,
+            where,
+            gold=gold.text,
+            reason="a gold answer too large to be read",
+        )
     reading = read(answer, policy)
     if not reading.trees:
         status = VerdictStatus.LIMIT if reading.is_limit else VerdictStatus.UNPARSABLE
@@ -189,7 +203,7 @@ def _by_words(answer: str, where: Where, gold: Gold) -> Verdict | None:
         if len(chosen) > 1 and letter in chosen:
             return verdict(VerdictStatus.AMBIGUOUS, "choice", "several letters, and no decision")
         return verdict(VerdictStatus.WRONG, "choice")
-    if gold.number is not None or (gold.trees and not is_words(gold.text)):
+    if gold.number is not None or gold.is_large or (gold.trees and not is_words(gold.text)):
         return None
     same = words(answer) == words(gold.text) and (len(gold.text) > 1 or answer == gold.text)
     if same:
@@ -228,7 +242,7 @@ def _compared(gold: Node, answer: Node, by: Comparison) -> tuple[VerdictStatus, 
         return undecided.status, "", undecided.reason
     except UndefinedError as undefined:
         return VerdictStatus.UNPARSABLE, "", str(undefined)
-    except (TooLargeError, RecursionError, OverflowError) as large:
+    except (EffortError, TooLargeError, RecursionError, OverflowError) as large:
         return VerdictStatus.LIMIT, "", str(large)
     if not decision.is_same:
         return VerdictStatus.WRONG, decision.rule, None
