@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from rlgym_llm.hookspecs import hookimpl
-from rlgym_llm.specs import Kind, RewardSpec, Spec
+from rlgym_llm.specs import CommandSpec, Kind, RewardSpec, Spec
 
 __all__ = ["rlgym_register"]
 
 
-@hookimpl
-def rlgym_register(kind: Kind) -> list[Spec]:
-    """The rewards."""
-    if kind is not Kind.REWARD:
-        return []
-    return [
+_SPECS: dict[Kind, list[Spec]] = {
+    Kind.REWARD: [
         RewardSpec(
             name="math",
             entry_point="rlgym_llm_rewards.math:Math",
-            description="1 where the final answer equals the task's, as a number",
+            description="1 where the final answer equals the task's, as mathematics",
         ),
         RewardSpec(
             name="exact_match",
@@ -44,4 +40,18 @@ def rlgym_register(kind: Kind) -> list[Spec]:
             entry_point="rlgym_llm_rewards.env:Env",
             description="what the environment itself gave, summed over the turns",
         ),
-    ]
+    ],
+    Kind.COMMAND: [
+        CommandSpec(
+            name="verify",
+            entry_point="rlgym_llm_rewards.commands.verify:main",
+            description="judge one answer against its gold, and say why",
+        ),
+    ],
+}
+
+
+@hookimpl
+def rlgym_register(kind: Kind) -> list[Spec]:
+    """The rewards, and the command that judges one answer."""
+    return list(_SPECS.get(kind, []))

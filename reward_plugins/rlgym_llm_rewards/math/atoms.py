@@ -6,14 +6,14 @@ from fractions import Fraction
 
 from rlgym_llm_rewards.math.brackets import Brackets
 from rlgym_llm_rewards.math.nodes import Node, number
-from rlgym_llm_rewards.math.tokens import UnreadableError, read_number
+from rlgym_llm_rewards.math.tokens import Token, UnreadableError, read_number
+from rlgym_llm_rewards.math.units import CURRENCIES, PREFIXED, UNITS
 from rlgym_llm_rewards.math.vocabulary import (
     ACCENTS,
     BIG,
     BINOMIALS,
     CALLABLE_LETTERS,
     CONSTANTS,
-    CURRENCIES,
     FRACTIONS,
     FUNCTIONS,
     GREEK,
@@ -80,7 +80,7 @@ class Atoms(Brackets):
             and whole_parts[1]
         ):
             return Fraction(*whole_parts)
-        self.position = start
+        self.position, self.tokens[start : start + len(ahead)] = start, ahead
         return None
 
     def word(self, text: str) -> Node:
@@ -95,11 +95,14 @@ class Atoms(Brackets):
             return self.letter(text)
         if text in GREEK:
             return self.subscripted(text)
+        if text in PREFIXED and self.token.kind == "number":
+            return Node("unit", (self.power(), UNITS.get(text, "$")))
         if len(text) > 3:
             raise UnreadableError(f"the word {text!r}")
-        # A product of letters; what follows (a subscript, an argument) is the last one's.
-        letters = [self.constant(name) or Node("sym", (name,)) for name in text[:-1]]
-        return Node("mul", (*letters, self.letter(text[-1])))
+        # A product of letters: what follows, such as an exponent, is the last one's.
+        rest = [Token("word", name, False) for name in text[1:]]
+        self.tokens[self.position : self.position] = rest
+        return self.letter(text[0])
 
     def letter(self, name: str) -> Node:
         """One letter: e, i, a function of its bracket, or a variable."""
@@ -156,8 +159,10 @@ class Atoms(Brackets):
             if text == r"\mathbb" and letter in SETS:
                 return Node("const", (SETS[letter],))
             return self.subscripted(letter)
+        if text in (r"\angle", r"\triangle") and self.token.kind == "word":
+            return Node("call", (name, Node("sym", (self.take().text,))))
         if text in ACCENTS:
-            return Node("call", (name, self.argument()))
+            return Node("call", (ACCENTS[text], self.argument()))
         if text in BIG:
             return self.big(BIG[text])
         if text == r"\begin":

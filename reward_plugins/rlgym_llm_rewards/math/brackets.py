@@ -5,7 +5,8 @@ from __future__ import annotations
 from rlgym_llm_rewards.math.cursor import Cursor
 from rlgym_llm_rewards.math.nodes import Node, sequence
 from rlgym_llm_rewards.math.tokens import UnreadableError
-from rlgym_llm_rewards.math.vocabulary import CURRENCIES, MATRICES, PAIRS
+from rlgym_llm_rewards.math.units import CURRENCIES
+from rlgym_llm_rewards.math.vocabulary import MATRICES, PAIRS
 
 __all__ = ["Brackets"]
 
@@ -31,9 +32,10 @@ class Brackets(Cursor):
             self.open_bars -= opening == "|"
             self.expect(closing)
             return Node("call", (name, node))
-        bars, self.open_bars = self.open_bars, 0
+        outer = self.open_bars, self.in_set
+        self.open_bars, self.in_set = 0, False
         node = self.listed(opening)
-        self.open_bars = bars
+        self.open_bars, self.in_set = outer
         return node
 
     def listed(self, opening: str) -> Node:
@@ -41,17 +43,21 @@ class Brackets(Cursor):
         if opening == r"\{":
             if self.skip(r"\}"):
                 return Node("const", ("empty",))
-            items, _ = self.items()
-            if self.skip("|", ":", r"\mid"):  # a set-builder is its condition
-                items, _ = self.items()
-                self.expect(r"\}")
-                return items[0] if len(items) == 1 else sequence("list", items)
-            self.expect(r"\}")
-            return sequence("set", items)
-        if opening not in ("(", "[", "{", r"\langle", r"\lbrace", r"\lbrack"):
+            return self.set_behind()
+        if opening not in ("(", "[", "]", "{", r"\langle", r"\lbrace", r"\lbrack"):
             raise UnreadableError(f"{opening!r} is no mathematics")
         items, joints = self.items()
+        if opening == "{" and self.token.text in (r"\over", r"\choose"):
+            is_quotient = self.take().text == r"\over"
+            pair = (*items, *self.items()[0])
+            self.expect("}")
+            if len(pair) != 2:
+                raise UnreadableError("a list above or below a line")
+            return Node("div", pair) if is_quotient else Node("call", ("binom", *pair))
         closing = self.take().text
+        if opening == "]" or closing == "[":  # open ends, as ISO 31-11 writes them
+            opening, closing = opening.replace("]", "("), closing.replace("[", ")")
+            return Node("interval", (opening + closing, *items))
         if opening == "{" and closing == "}":
             return items[0] if len(items) == 1 else sequence("list", items)
         if opening == r"\langle" and closing == r"\rangle":
@@ -63,6 +69,23 @@ class Brackets(Cursor):
         if opening + closing in ("(]", "[)") and len(items) == 2:
             return Node("interval", (opening + closing, *items))
         raise UnreadableError(f"{opening!r} closed by {closing!r}")
+
+    def set_behind(self) -> Node:
+        """A set by its elements, or by a condition on a real variable; other ones by form only."""
+        outer, self.in_set = self.in_set, True
+        items, _ = self.items()
+        self.in_set = outer
+        if self.skip("|", ":", r"\mid"):
+            conditions, _ = self.items()
+            self.expect(r"\}")
+            condition = conditions[0] if len(conditions) == 1 else sequence("list", conditions)
+            element = items[0]
+            domain = Node("const", ("reals",))
+            if element.head == "sym" or (element.head == "rel" and element.args[2:] == (domain,)):
+                return condition
+            return Node("call", ("set", element, condition))
+        self.expect(r"\}")
+        return sequence("set", items)
 
     def matrix(self) -> Node:
         r"""A matrix from behind ``\begin`` to its ``\end``."""
@@ -77,11 +100,20 @@ class Brackets(Cursor):
             while self.skip("&"):
                 row.append(self.relation())
             rows.append(tuple(row))
-            if not self.skip("\\\\") and self.token.text != r"\end":
+            if self.skip("\\\\", r"\cr"):
+                self.skip_length()
+            elif self.token.text != r"\end":
                 raise UnreadableError(f"{self.token.text!r} in a matrix")
         if self.group_name() != name or len({len(row) for row in rows}) != 1:
             raise UnreadableError("a matrix that is no rectangle")
-        return Node("matrix", tuple(rows))
+        matrix = Node("matrix", tuple(rows))
+        return Node("call", ("det", matrix)) if name == "vmatrix" else matrix
+
+    def skip_length(self) -> None:
+        """Takes the ``[4pt]`` that may follow the end of a row."""
+        ahead = self.tokens[self.position : self.position + 4]
+        if [t.text for t in ahead[::3]] == ["[", "]"] and ahead[2].kind == "word":
+            self.position += 4
 
     def group_name(self) -> str:
         """The letters of ``{name}``."""

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from rlgym_llm_rewards.math.form import (
     ONE,
+    ZERO,
     Form,
     Terms,
+    TooLargeError,
     atom,
     constant,
     rational,
     total,
 )
 from rlgym_llm_rewards.math.functions import apply, exponential
-from rlgym_llm_rewards.math.nodes import Node
+from rlgym_llm_rewards.math.nodes import Node, number
 from rlgym_llm_rewards.math.powers import power
 from rlgym_llm_rewards.math.tokens import UnreadableError
+from rlgym_llm_rewards.math.vocabulary import BIG
 
 __all__ = ["canonical", "is_exact"]
 
@@ -63,10 +66,7 @@ def _const(args: tuple[str, ...]) -> Form:
 
 
 def _mul(args: tuple[Node, ...]) -> Form:
-    result = ONE
-    for arg in args:
-        result = result * canonical(arg)
-    return result
+    return _product(map(canonical, args))
 
 
 def _pow(args: tuple[Node, Node]) -> Form:
@@ -103,13 +103,67 @@ def _ratio(args: tuple[Node, ...]) -> Form:
 def _call(args: tuple[object, ...]) -> Form:
     name = str(args[0])
     nodes = [arg for arg in args[1:] if isinstance(arg, Node)]
-    if name in _STRUCTURAL:
-        return atom(("call", name, tuple(nodes)))
+    if name in BIG_NAMES:
+        return _big(name, nodes)
+    if name == "det" and nodes and nodes[0].head == "matrix":
+        return _determinant([[canonical(cell) for cell in row] for row in nodes[0].args])
+    if name == "set":
+        raise UnreadableError("a set is no number")
     values = [canonical(arg) for arg in nodes]
     return apply(name, values)
 
 
-_STRUCTURAL = frozenset("sum prod int lim iint oint bigcup bigcap".split())
+BIG_NAMES = frozenset(BIG.values())
+_MAX_STEPS = 500
+
+
+def _big(name: str, nodes: list[Node]) -> Form:
+    """A finite sum or product of a few terms, worked out; everything else by its form."""
+    bounds, body = nodes[:-1], nodes[-1]
+    if name in ("sum", "prod") and [b.args[0] for b in bounds[::2]] == ["_", "^"]:
+        lower, upper = bounds[1], rational(canonical(bounds[3]))
+        if lower.head == "rel" and lower.args[0] == ("=",) and lower.args[1].head == "sym":
+            index, first = lower.args[1], rational(canonical(lower.args[2]))
+            if isinstance(first, int) and isinstance(upper, int) and upper - first < _MAX_STEPS:
+                steps = range(first, upper + 1)
+                terms = (canonical(_replaced(body, index, number(step))) for step in steps)
+                return total(terms) if name == "sum" else _product(terms)
+    return atom(("call", name, *map(_form_or_node, nodes)))
+
+
+def _replaced(node: Node, old: Node, new: Node) -> Node:
+    if node == old:
+        return new
+    args = (_replaced(arg, old, new) if isinstance(arg, Node) else arg for arg in node.args)
+    return Node(node.head, tuple(args))
+
+
+def _form_or_node(node: Node) -> Form | Node:
+    try:
+        return canonical(node)
+    except UnreadableError:
+        return node
+
+
+def _product(forms: Iterable[Form]) -> Form:
+    result = ONE
+    for form in forms:
+        result = result * form
+    return result
+
+
+def _determinant(rows: list[list[Form]]) -> Form:
+    """By the first column; small ones only."""
+    if len(rows) != len(rows[0]) or len(rows) > 5:
+        raise TooLargeError("a determinant of that size")
+    if len(rows) == 1:
+        return rows[0][0]
+    result = ZERO
+    for index, row in enumerate(rows):
+        minor = _determinant([other[1:] for other in rows[:index] + rows[index + 1 :]])
+        result = result + (minor if index % 2 == 0 else -minor) * row[0]
+    return result
+
 
 _HANDLERS: dict[str, Callable[..., Form]] = {
     "const": _const,
@@ -123,5 +177,6 @@ _HANDLERS: dict[str, Callable[..., Form]] = {
     "unit": lambda args: canonical(args[0]),
     "based": _based,
     "ratio": _ratio,
+    "time": _ratio,
     "call": _call,
 }

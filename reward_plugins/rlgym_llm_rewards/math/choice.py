@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["choice_of_gold", "choices", "has_words", "is_words", "words"]
+__all__ = ["choice_of_gold", "choices", "has_words", "is_words", "same_word", "words"]
 
 _TEXT = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|up|normal)?|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}"
@@ -50,6 +50,17 @@ def choices(text: str) -> list[str]:
         return []
     letters = [letter for letter in _LETTER.findall(text) if letter.isupper()]
     return list(dict.fromkeys(letters))
+
+
+def same_word(text: str, other: str) -> bool:
+    r"""Whether both are one word of three letters or more, such as ``odd`` and ``\text{Odd}``.
+
+    >>> same_word("odd", r"\text{Odd}"), same_word("ab", "AB"), same_word("x!", "x")
+    (True, False, False)
+    """
+    one, another = bare(text), bare(other)
+    is_word = len(one) >= 3 and one.isalpha() and one.isupper() == another.isupper()
+    return is_word and one.casefold() == another.casefold()
 
 
 def words(text: str) -> str:

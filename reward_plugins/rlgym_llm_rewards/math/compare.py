@@ -41,8 +41,6 @@ def _same(gold: Node, answer: Node, by: Comparison) -> Decision:
     matrices = as_matrix(gold), as_matrix(answer)
     if matrices[0] is not None and matrices[1] is not None:
         return _same_matrix(matrices[0], matrices[1], by)
-    if gold.head == answer.head == "ratio":
-        return _same_ratio(gold, answer, by)
     if gold.head == answer.head == "seq":
         return _same_tuple(gold, answer, by)
     return same_value(gold, answer, by)
@@ -85,6 +83,8 @@ def _same_list(gold: Node, answer: Node, by: Comparison) -> Decision:
         if len(ones) == 1 < len(others) and ones[0].head == "seq" and len(ones[0].args) > 2:
             if answer.head == "seq" and "set" in (gold.args[0], answer.args[0]):
                 continue
+            if ones is golds:
+                others = _in_order(others, names)
             return _same_each(ones[0].args[1:], others, by)
     if by.policy.list_order == "strict" and "set" not in (gold.args[0], answer.args[0]):
         return _same_each(golds, answers, by)
@@ -118,6 +118,14 @@ def _grouped(items: list[Node], names: list[Node]) -> list[Node]:
         return values
     starts = range(0, len(values), period)
     return [sequence("tuple", values[start : start + period]) for start in starts]
+
+
+def _in_order(values: list[Node], names: list[Node]) -> list[Node]:
+    """The values of y = 1, x = 2 as a point gives them: x first."""
+    if not names or not all(name.head == "sym" for name in names):
+        return values
+    pairs = sorted(zip(names, values, strict=True), key=lambda pair: str(pair[0].args[0]))
+    return [value for _, value in pairs]
 
 
 def _same_unordered(golds: list[Node], answers: list[Node], by: Comparison) -> Decision:
@@ -179,20 +187,6 @@ def _same_matrix(
         for pair in zip(*rows, strict=True)
     ]  # fmt: skip
     return Decision(all(_same(one, other, by).is_same for one, other in pairs), "entries")
-
-
-def _same_ratio(gold: Node, answer: Node, by: Comparison) -> Decision:
-    """Ratios by proportion: 6:8 is 3:4. Of times, too, both parts count."""
-    if len(gold.args) != len(answer.args):
-        return Decision(False, "size")
-    first_gold, first = gold.args[0], answer.args[0]
-    return Decision(
-        all(
-            same_value(Node("mul", (one, first)), Node("mul", (other, first_gold)), by).is_same
-            for one, other in zip(gold.args[1:], answer.args[1:], strict=True)
-        ),
-        "ratio",
-    )
 
 
 def _renamed(answer: Node, gold: Node) -> Node:

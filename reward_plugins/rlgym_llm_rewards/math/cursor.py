@@ -23,6 +23,7 @@ class Cursor(ABC):
         self.position = 0
         self.depth = 0
         self.open_bars = 0
+        self.in_set = False
 
     @property
     def token(self) -> Token:

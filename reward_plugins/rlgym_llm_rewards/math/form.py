@@ -127,9 +127,9 @@ class Form:
     def difference(self, other: Form) -> Terms:
         """The terms of the cross product; empty where the values are equal."""
         if self.bottom == other.bottom:
-            return _sum(self.top, (-other).top)
+            return _cleared(_sum(self.top, (-other).top))
         # Both products are taken over one denominator, which the roots in them may have left.
-        return (_times(self.top, other.bottom) - _times(other.top, self.bottom)).top
+        return _cleared((_times(self.top, other.bottom) - _times(other.top, self.bottom)).top)
 
 
 def rational(form: Form) -> Rational | None:
@@ -225,6 +225,16 @@ def _times(left: Terms, right: Terms) -> Form:
     return total
 
 
+def _cleared(terms: Terms) -> Terms:
+    """The terms times the sines that they divide by: only then sin^2 becomes 1 - cos^2."""
+    lowest_powers: dict[Atom, int] = {}
+    for monomial in terms:
+        for base, exponent in monomial:
+            if base[:2] == ("call", "sin") and isinstance(exponent, int) and exponent < 0:
+                lowest_powers[base] = max(lowest_powers.get(base, 0), -exponent)
+    return _times(terms, normal(1, lowest_powers).top).top if lowest_powers else terms
+
+
 def _has_huge_power(monomial: Monomial) -> bool:
     """Whether a prime stands with a whole exponent: one too large for the coefficient."""
     return any(base[0] == "prime" and isinstance(e, int) for base, e in monomial)
@@ -289,6 +299,8 @@ def normal(value: Rational, exponents: Mapping[Atom, Exponent]) -> Form:
             exponent %= 2
         elif base[0] == "prime":
             value, exponent = _extract(value, base[1], exponent)
+        elif base == _SIGN and isinstance(exponent, Form):
+            value, exponent = _turned(value, exponent)
         elif base[0] == "sum" and not isinstance(exponent, Form) and magnitude(exponent) >= 1:
             power = int(exponent // 1)
             if abs(power) <= MAX_EXPANDED:
@@ -306,6 +318,22 @@ def normal(value: Rational, exponents: Mapping[Atom, Exponent]) -> Form:
         whole_power = repeated(base_form, abs(times))
         form = form * whole_power if times > 0 else form / whole_power
     return form
+
+
+def _turned(value: Rational, exponent: Form) -> tuple[Rational, Exponent]:
+    """Powers of -1 by variables stand for whole ones: even parts of the exponent fall out."""
+    if exponent.bottom != ONE.top:
+        return value, exponent
+    rest: Terms = {}
+    for monomial, times in exponent.top.items():
+        if times.denominator != 1:
+            rest[monomial] = times
+        elif times % 2:
+            if monomial:
+                rest[monomial] = 1
+            else:
+                value = -value
+    return value, Form(rest, ONE.top) if rest else 0
 
 
 def _extract(value: Rational, prime: int, exponent: Exponent) -> tuple[Rational, Exponent]:
@@ -339,6 +367,7 @@ ONE = Form.__new__(Form)
 ONE.top = ONE.bottom = {EMPTY: 1}
 ONE._hash = None
 ZERO = Form({}, ONE.top)
+_SIGN: Atom = ("sum", Form({EMPTY: -1}, ONE.top))
 
 
 def total(forms: Iterable[Form]) -> Form:

@@ -92,6 +92,7 @@ def _abs(value: Form) -> Form:
     result = constant(magnitude(coefficient))
     for base, exponent in monomial:
         positive = base[0] == "prime" or base in (("const", "pi"), ("const", "e"))
+        positive = positive or base[:2] == ("call", "abs")
         one = atom(base, exponent)
         result = result * (one if positive else atom(("call", "abs", one)))
     return result
@@ -128,6 +129,8 @@ def _binomial(n: Form, k: Form) -> Form:
         for step in range(int(bottom)):
             result = result * (n - constant(step)) / constant(step + 1)
         return result
+    if top is None or bottom is None:
+        return _factorial(n) / (_factorial(k) * _factorial(n - k))
     return atom(("call", "binom", n, k))
 
 
@@ -276,6 +279,7 @@ _FUNCTIONS: dict[tuple[str, int], Callable[..., Form]] = {
     ("log", 2): _log_base,
     ("lg", 1): lambda value: _log_base(value, constant(10)),
     ("log2", 1): lambda value: _log_base(value, constant(2)),
+    ("cis", 1): lambda value: exponential(atom(I_ATOM) * value),
     ("abs", 1): _abs,
     ("factorial", 1): _factorial,
     ("binom", 2): _binomial,

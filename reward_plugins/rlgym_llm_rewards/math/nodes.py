@@ -15,7 +15,8 @@ call      name, argument, ...          a function: ``sin``, ``log`` (base second
 percent   operand                      ``25\%``
 unit      operand, name                a unit, or any noun behind a number
 based     digits, base                 ``1011_2``
-ratio     operand, ...                 ``3:4``, and times of day
+ratio     operand, ...                 ``3:4``
+time      hours, minutes               ``12:30``, which may be a ratio as well
 seq       kind, item, ...              ``list``, ``set``, ``tuple``, ``array``, ``or``
 interval  brackets, low, high          brackets is one of ``()``, ``[)``, ``(]``, ``[]``
 setop     name, operand, ...           ``union``, ``inter``, ``minus``

@@ -14,7 +14,7 @@ _MAX_DIGITS = 1000
 
 # Groups of three digits may be joined by a comma (LaTeX writes {,} or \,), or a space of any width.
 _SEPARATOR = r"(?:\{,\}|,?\\[,;! ]|[, \u00a0\u2009\u202f])"
-_DIGITS = rf"(?:\d{{1,3}}(?:{_SEPARATOR}\d{{3}})+(?!\d)|\d+)"
+_DIGITS = rf"(?:[1-9]\d{{0,2}}(?:{_SEPARATOR}\d{{3}})+(?!\d)|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
 _BRACED = rf"\{{\s?[-+−]?{_DECIMAL}\s?\}}"
 _CURRENCY = r"(?:\\?\$|[€£¥])"
@@ -124,7 +124,8 @@ def _is_digit(char: str) -> bool:
 
 def _unwrap(text: str) -> str:
     """Takes off one full stop and the delimiters around a number, each once."""
-    text = text.removesuffix(".").rstrip()
+    if not text.endswith(".."):
+        text = text.removesuffix(".").rstrip()
     for opening, closing in _WRAPPERS:
         inner = text[len(opening) : -len(closing)]
         if inner and text.startswith(opening) and text.endswith(closing):

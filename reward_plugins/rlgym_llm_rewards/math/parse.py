@@ -14,17 +14,18 @@ length and digits are bounded, so the time is linear and the stack shallow.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from rlgym_llm_rewards.math.atoms import Atoms
-from rlgym_llm_rewards.math.nodes import Node, sequence
+from rlgym_llm_rewards.math.nodes import Node, number, sequence
 from rlgym_llm_rewards.math.tokens import Comma, LimitError, UnreadableError, tokenize
+from rlgym_llm_rewards.math.units import CURRENCIES, SCALES, UNITS, unit_name
 from rlgym_llm_rewards.math.vocabulary import (
     ACCENTS,
     BIG,
     BINOMIALS,
     CONSTANTS,
-    CURRENCIES,
     DEGREES,
     FRACTIONS,
     FUNCTIONS,
@@ -33,7 +34,6 @@ from rlgym_llm_rewards.math.vocabulary import (
     PAIRS,
     PERCENT,
     RELATIONS,
-    UNITS,
 )
 
 __all__ = ["parse"]
@@ -43,11 +43,12 @@ _OR = frozenset(["or", r"\lor", ",", "quad"])
 _MULTIPLY = frozenset(["*", r"\cdot", r"\times", r"\ast", r"\star"])
 _DIVIDE = frozenset(["/", r"\div"])
 _MODULO = frozenset([r"\bmod", r"\mod", r"\pmod"])
+_MINUTES = re.compile("[0-5][0-9]")
 _SIGNS = {"+": "add", "-": "neg", r"\pm": "pm", r"\mp": "mp"}
 _SET_OPERATORS = {r"\cup": "union", r"\cap": "inter", r"\setminus": "minus", r"\backslash": "minus"}
 _CLOSING = frozenset([")", "]", "}", r"\}", "&", "\\\\", r"\rangle", r"\end", ""])
 _OPERAND_COMMANDS = (
-    FRACTIONS | BINOMIALS | ACCENTS | CONSTANTS.keys() | BIG.keys() | PAIRS.keys()
+    FRACTIONS | BINOMIALS | ACCENTS.keys() | CONSTANTS.keys() | BIG.keys() | PAIRS.keys()
     | {r"\sqrt", r"\mathbb", r"\mathcal", r"\begin"}
     | {"\\" + name for name in GREEK} | {"\\" + name for name in FUNCTIONS}
 ) - {r"\|"}  # fmt: skip
@@ -124,9 +125,17 @@ class Parser(Atoms):
 
     def ratio(self) -> Node:
         parts = [self.sum()]
-        while self.skip(":", r"\colon"):
+        while not self.in_set and self.token.text in (":", r"\colon", "to"):
+            self.take()
+            minutes = self.token.text
             parts.append(self.sum())
-        return Node("ratio", tuple(parts)) if len(parts) > 1 else parts[0]
+        if len(parts) == 1:
+            return parts[0]
+        if len(parts) == 2 and _MINUTES.fullmatch(minutes):
+            last, unit = parts[1].args if parts[1].head == "unit" else (parts[1], None)
+            time = Node("time", (parts[0], last))
+            return time if unit is None else Node("unit", (time, unit))
+        return Node("ratio", tuple(parts))
 
     # -- arithmetic ----------------------------------------------------------------------------
 
@@ -140,14 +149,14 @@ class Parser(Atoms):
 
     def signed(self) -> Node:
         signs = []
-        while self.is_sign(_SIGNS):
+        while self.is_sign(_SIGNS) or self.token.text in ("minus", "negative"):
             signs.append(self.take().text)
             if len(signs) > 100:
                 raise LimitError("too many signs in a row")
         node = self.product()
         for sign in reversed(signs):
             if sign != "+":
-                node = Node(_SIGNS[sign], (node,))
+                node = Node(_SIGNS.get(sign, "neg"), (node,))
         return node
 
     def product(self) -> Node:
@@ -159,18 +168,24 @@ class Parser(Atoms):
             if text in _MULTIPLY:
                 self.take()
                 factors.append(self.factor())
-            elif text in _DIVIDE or text in _MODULO:
+            elif text in _DIVIDE:
                 self.take()
-                left, right = _product(factors), self.factor()
-                divided = text in _DIVIDE
-                factors = [
-                    Node("div", (left, right)) if divided else Node("call", ("mod", left, right))
-                ]
+                factors = [_quotient(_product(factors), self.factor())]
+            elif text in _MODULO:
+                self.take()
+                factors = [Node("call", ("mod", _product(factors), self.factor()))]
+            elif text == "x" and factors[-1].head == "num" and self.is_before_number():
+                self.take()
+                factors.append(self.factor())
             elif self.starts_operand(after=factors[-1]):
                 factors.append(self.power())
             else:
                 break
         return self.unit_behind(_product(factors))
+
+    def is_before_number(self) -> bool:
+        """Whether a number follows the next token: the x of 1.5 x 10^3 is a sign."""
+        return self.tokens[self.position + 1].kind == "number"
 
     def factor(self) -> Node:
         r"""A factor behind an operator, which may carry a sign: ``2 \cdot -3``."""
@@ -214,7 +229,7 @@ class Parser(Atoms):
                 node = node if exponent is None else Node("pow", (node, exponent))
             elif text == "_" and node.head == "num":
                 self.take()
-                node = Node("based", (str(node.args[0]), self.subscript()))
+                node = Node("based", (str(node.args[0]), _base(self.subscript())))
             else:
                 break
         return node
@@ -257,18 +272,21 @@ class Parser(Atoms):
         text = self.token.text
         if text in FUNCTIONS or text in GREEK:
             return False
-        if after.head not in ("num", "div", "unit", "percent"):
+        scaled = after.head == "mul" and after.args[-1].head == "num"
+        if not scaled and after.head not in ("num", "div", "unit", "percent"):
             return False
         if len(text) > 3 or (len(text) > 1 and text in UNITS):
             return True
-        # "5 m": one letter, apart from its number and last of all.
+        # "5 m", "5 m/s": a letter apart from its number and last of all.
         ahead = self.tokens[self.position + 1]
-        return text in UNITS and self.token.spaced and ahead.kind == "end"
+        return text in UNITS and self.token.spaced and ahead.text in ("", "/")
 
     def unit_behind(self, node: Node) -> Node:
         """The node with the unit or noun that follows it, if one does."""
+        while self.token.text in SCALES:
+            node = Node("mul", (node, number(SCALES[self.take().text])))
         words: list[str] = []
-        while (
+        while self.token.text not in ("to", *SCALES) and (
             self.token.kind == "text"
             or (words and self.token.kind == "word" and self.token.text not in _SEPARATORS)
             or (self.token.kind == "word" and self.is_unit(node))
@@ -285,7 +303,25 @@ class Parser(Atoms):
             return node
         if words[0].lower() in PERCENT:
             return Node("percent", (node,))
-        return node if words[0].lower() in DEGREES else Node("unit", (node, unit_name(words)))
+        if words[0].lower() in DEGREES:
+            return node
+        name = unit_name(words)
+        if name is None:
+            raise UnreadableError(f"a number with the words {' '.join(words)!r}")
+        return Node("unit", (node, name))
+
+
+def _base(text: str) -> str:
+    """The base in digits: ``two`` is 2."""
+    words = "two three four five six seven eight nine ten eleven twelve".split()
+    return str(words.index(text) + 2) if text in words else text
+
+
+def _quotient(top: Node, bottom: Node) -> Node:
+    """A quotient; the percent sign of 1/2% belongs to all of it."""
+    if bottom.head == "percent":
+        return Node("percent", (Node("div", (top, bottom.args[0])),))
+    return Node("div", (top, bottom))
 
 
 def _product(factors: list[Node]) -> Node:
@@ -298,18 +334,3 @@ def _exponent_text(text: str) -> Node | None:
     if len(text) == 1:
         return Node("sym", (text,))
     raise UnreadableError(f"the exponent {text!r}")
-
-
-def unit_name(words: list[str]) -> str:
-    """The canonical name of a unit, or the noun in lower case.
-
-    >>> unit_name(["square", "feet"]), unit_name(["ft^2"]), unit_name(["apples", "left"])
-    ('ft^2', 'ft^2', 'apples left')
-    """
-    power = {"square": "^2", "sq": "^2", "cubic": "^3"}.get(words[0].lower(), "")
-    words = words[1:] if power and len(words) > 1 else words
-    head, mark, exponent = words[0].rstrip(".,").partition("^")
-    name = UNITS.get(head, UNITS.get(head.lower()))
-    if name is None:
-        return " ".join(words).lower()
-    return name + (mark + exponent if mark else power)

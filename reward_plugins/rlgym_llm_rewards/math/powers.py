@@ -123,6 +123,9 @@ def _monomial_power(value: Rational, monomial: Monomial, exponent: Rational) -> 
     ((base, e), *others) = monomial
     if not others and e == 1 and value > 0:
         return _rational_power(value, exponent) * atom(base, exponent)
+    if exponent == Fraction(1, 2) and value > 0 and not others and e == 2:
+        # Variables are real: the square root of x^2 is |x|.
+        return _rational_power(value, exponent) * atom(("call", "abs", atom(base)))
     sign = 1 if value > 0 else -1
     return _rational_power(magnitude(value), exponent) * atom(
         ("sum", Form({monomial: sign}, ONE.top)), exponent
@@ -159,6 +162,9 @@ def _rational_power(value: Rational, exponent: Rational) -> Form:
 def _symbolic_power(base: Form, exponent: Form) -> Form:
     """A power whose exponent holds variables, roots or constants."""
     value = rational(base)
+    if value is not None and value < 0:
+        sign_form = atom(("sum", constant(-1)), exponent)
+        return sign_form if value == -1 else sign_form * _symbolic_power(constant(-value), exponent)
     if value is not None and value > 0:
         form = ONE
         for number, sign in ((value.numerator, 1), (value.denominator, -1)):
@@ -167,8 +173,8 @@ def _symbolic_power(base: Form, exponent: Form) -> Form:
         return form
     if len(base.top) == 1 and base.bottom == ONE.top:
         ((monomial, coefficient),) = base.top.items()
-        if coefficient == 1 and len(monomial) == 1:
-            ((inner, e),) = monomial
-            if _is_positive(inner) or e == 1:
-                return atom(inner, as_form(e) * exponent)
+        if coefficient > 0:
+            # A variable exponent stands for a whole number: (2xy)^n is 2^n x^n y^n.
+            scaled = {inner: as_form(e) * exponent for inner, e in monomial}
+            return normal(1, scaled) * power(constant(coefficient), exponent)
     return atom(("sum", base), exponent)

@@ -11,7 +11,7 @@ from typing import Any
 from rlgym_llm_rewards.math.effort import spend
 from rlgym_llm_rewards.math.nodes import Node, symbols, walk
 
-__all__ = ["Probe", "evaluate", "probe"]
+__all__ = ["Probe", "evaluate", "is_tame", "probe", "real_value"]
 
 DIGITS = 50
 _MAX_MAGNITUDE = 100_000
@@ -90,6 +90,20 @@ def probe(left: Node, right: Node) -> Probe:
     return Probe.EQUAL if num_equal >= min(2, 1 + len(names)) else unknown
 
 
+def is_tame(node: Node) -> bool:
+    """Whether it holds no number or power from which a value of 1e-40 or 1e40 could be made."""
+    return all(
+        abs(n.args[0]) < 10**12 and n.args[0].denominator < 10**12
+        for n in walk(node)
+        if n.head == "num"
+    ) and all(_is_small(n.args[1]) for n in walk(node) if n.head == "pow")
+
+
+def _is_small(exponent: Node) -> bool:
+    value = real_value(exponent)
+    return abs(value) <= 12 if value is not None else bool(symbols(exponent))
+
+
 def evaluate(node: Node, point: Mapping[str, Any] | None = None) -> Any:
     """The value at a point, an mpmath number; raises `_UnknownError` where there is none."""
     try:
@@ -154,6 +168,8 @@ def _value(node: Node, point: Mapping[str, Any]) -> Any:
             return context.mpf(number.numerator) / number.denominator
         return context.mpf(number)
     if head == "sym":
+        if args[0] not in point:
+            raise _UnknownError("a variable without a value")
         return point[args[0]]
     if head == "const":
         return _constant(args[0], context)
@@ -173,7 +189,7 @@ def _value(node: Node, point: Mapping[str, Any]) -> Any:
         return _bounded(context.fprod(values), context)
     if head == "neg":
         return -values[0]
-    if head in ("div", "ratio") and len(values) == 2:
+    if head in ("div", "ratio", "time") and len(values) == 2:
         return values[0] / values[1]
     if head == "percent":
         return values[0] / 100

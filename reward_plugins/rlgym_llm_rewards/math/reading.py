@@ -39,7 +39,9 @@ def read(text: str, policy: Policy) -> Reading:
 
 @lru_cache(maxsize=1024)  # siblings share their gold, and often their answer
 def _read(text: str, decimal_comma: str, imaginary: str) -> Reading:
-    text = text.strip().rstrip("\\").rstrip(" .,;:\n\t")
+    text = _without_edges(text)
+    if text.lower() in _NAMED:
+        return Reading((("thousands", Node("const", (_NAMED[text.lower()],))),))
     if "\\\\" in text and r"\begin" not in text:  # escaped once too often
         text = _DOUBLED.sub(r"\\", text)
     commas: list[Comma] = ["thousands"]
@@ -60,6 +62,29 @@ def _read(text: str, decimal_comma: str, imaginary: str) -> Reading:
     if trees:
         return Reading(tuple(trees))
     return Reading((), str(problem), isinstance(problem, LimitError))
+
+
+_SPACE = r"(?:\\[,;:! ]|\\q?quad\b|~|\s)"
+_LEADING = re.compile(rf"\A{_SPACE}+")
+_TRAILING = re.compile(rf"(?:{_SPACE}|(?<![\\.])[.,;:](?!\.)|\\\\|\\\Z)+\Z")
+_WORDS_ONLY = re.compile(r"\A\\text\{([A-Za-z ]+)\}\Z")
+_AM_PM = re.compile(r"(?<=\d)\s*([ap])\.\s?m\.?\Z", re.IGNORECASE)
+_NAMED = {
+    "all real numbers": "reals", "all reals": "reals", "no solution": "empty",
+    "no solutions": "empty", "no real solutions": "empty", "no real solution": "empty",
+}  # fmt: skip
+"""Sets that people name in words."""
+
+
+def _without_edges(text: str) -> str:
+    r"""The text without spaces and punctuation around it, inside dollar signs too."""
+    previous = None
+    while previous != text:
+        previous = text
+        text = text.strip().removeprefix("$").removesuffix("$").strip()
+        text = _TRAILING.sub("", _LEADING.sub("", text))
+    text = _WORDS_ONLY.sub(r"\1", text)
+    return _AM_PM.sub(r" \1m", text).replace("{:}", ":")
 
 
 def fit(gold: tuple[Comma, Node], answer: tuple[Comma, Node]) -> bool:

@@ -15,7 +15,8 @@ from typing import Any
 from rlgym_llm_rewards.math.form import ONE, Form, UndefinedError, rational
 from rlgym_llm_rewards.math.nodes import Node, number, symbols
 from rlgym_llm_rewards.math.probe import real_value
-from rlgym_llm_rewards.math.shape import elements, is_listed, unwrap
+from rlgym_llm_rewards.math.shape import elements, is_listed, is_name, unwrap
+from rlgym_llm_rewards.math.show import show
 from rlgym_llm_rewards.math.values import Comparison, form_of, same_value
 
 __all__ = ["RealSet", "is_set", "real_set", "same_set"]
@@ -60,7 +61,8 @@ def is_set(node: Node) -> bool:
         return all(op in _ORDERINGS or op == "!=" for op in value.args[0])
     if is_listed(value):
         return bool(elements(value)) and all(map(is_set, elements(value)))
-    return value.head in ("interval", "setop") or value == Node("const", ("reals",))
+    reals = Node("const", ("reals",))
+    return value.head in ("interval", "setop") or value == reals or reals in value.args
 
 
 def real_set(node: Node) -> RealSet | None:
@@ -119,6 +121,8 @@ def _pieces(node: Node) -> tuple[str | None, list[Piece]]:
         if args[0] == "minus":
             right = _complement(_joined(right))
         return None, _common(left, right)
+    if head == "add" and len(args) == 2 and args[1].head == "neg":
+        return _pieces(Node("setop", ("minus", args[0], args[1].args[0])))
     if head == "rel":
         return _inequality(node)
     if is_listed(node):
@@ -150,7 +154,8 @@ def _inequality(node: Node) -> tuple[str | None, list[Piece]]:
         if members[0].head != "sym":
             raise _NoSetError
         return members[0].args[0], _pieces(members[1])[1]
-    names = symbols(node)
+    members = [_as_variable(member) for member in members]
+    names = frozenset[str]().union(*map(symbols, members))
     if len(names) != 1 or any(op not in _FLIPPED for op in ops):
         raise _NoSetError
     (name,) = names
@@ -160,8 +165,18 @@ def _inequality(node: Node) -> tuple[str | None, list[Piece]]:
     return name, pieces
 
 
+def _as_variable(member: Node) -> Node:
+    """A member such as f(x), which an inequality bounds as it would a variable."""
+    is_function = member.head == "call" and is_name(member) and member.args[0] != "abs"
+    return Node("sym", (show(member),)) if is_function else member
+
+
 def _solved(op: str, left: Node, right: Node, name: str) -> list[Piece]:
     """The solution of one inequality that is linear in its variable."""
+    if left.head == "call" and left.args[0] == "abs" and name not in symbols(right):
+        return _within(op, left.args[1], right, name)
+    if right.head == "call" and right.args[0] == "abs" and name not in symbols(left):
+        return _within(_FLIPPED[op], right.args[1], left, name)
     if left == Node("sym", (name,)) and name not in symbols(right):
         return _half_line(op, right)
     if right == Node("sym", (name,)) and name not in symbols(left):
@@ -175,6 +190,13 @@ def _solved(op: str, left: Node, right: Node, name: str) -> list[Piece]:
     slope, rest = _linear(difference, name)
     value = -Fraction(rest) / Fraction(slope)
     return _half_line(op if slope > 0 else _FLIPPED[op], _number_node(value))
+
+
+def _within(op: str, inside: Node, limit: Node, name: str) -> list[Piece]:
+    """The solution of |inside| op limit."""
+    above = _solved(op, inside, limit, name)
+    below = _solved(_FLIPPED[op], inside, Node("neg", (limit,)), name)
+    return above + below if op in (">", ">=") else _common(above, below)
 
 
 def _linear(form: Form | None, name: str) -> tuple[int | Fraction, int | Fraction]:

@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from rlgym_llm_rewards.math.nodes import Node, symbols
-from rlgym_llm_rewards.math.shape import resolve
+from rlgym_llm_rewards.math.nodes import Node, symbols, walk
+from rlgym_llm_rewards.math.shape import is_name, resolve
 from rlgym_llm_rewards.math.tokens import UnreadableError
 from rlgym_llm_rewards.math.values import Comparison, Decision, form_of, same_value
 
@@ -51,8 +51,8 @@ def _same(one: Node, other: Node, by: Comparison) -> bool:
 
 
 def _is_constant(node: Node) -> bool:
-    values = ("num", "add", "mul", "neg", "div", "pow", "root", "percent", "unit")
-    return node.head in values and not symbols(node)
+    values = ("num", "add", "mul", "neg", "div", "pow", "root", "percent", "unit", "call")
+    return node.head in values and not symbols(node) and not any(map(is_name, walk(node)))
 
 
 def _factor(gold: list[Node], answer: list[Node]) -> int | Fraction | None:

@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from rlgym_llm_rewards.math.nodes import Node, sequence, symbols, walk
+from rlgym_llm_rewards.math.vocabulary import CALLABLE_LETTERS
 
-__all__ = ["as_matrix", "elements", "expand", "is_listed", "resolve", "unwrap"]
+__all__ = ["as_matrix", "elements", "expand", "is_listed", "is_name", "resolve", "unwrap"]
 
 _MAX_SIGNS = 4
 
@@ -20,7 +21,10 @@ def expand(node: Node) -> Node:
     3
     """
     if node.head == "seq" and node.args[0] in ("list", "or", "set"):
-        items = [item for arg in node.args[1:] for item in elements(expand(arg))]
+        items: list[Node] = []
+        for arg in map(expand, node.args[1:]):
+            nested = arg.head == "seq" and arg.args[0] in ("list", "or")
+            items += arg.args[1:] if nested else [arg]
         return sequence(node.args[0], items)
     num_signs = sum(n.head in ("pm", "mp") for n in walk(node))
     if not num_signs or num_signs > _MAX_SIGNS:
@@ -76,6 +80,8 @@ def unwrap(node: Node) -> tuple[Node | None, Node]:
     if len(members) == 1:
         return None, members[0]
     first, last = members[0], members[-1]
+    if _is_definition(first, last):
+        return first, last
     if is_name(first) and not symbols(first) & symbols(last):
         return first, last
     if is_name(last) and not is_name(first) and not symbols(first) & symbols(last):
@@ -87,13 +93,23 @@ def unwrap(node: Node) -> tuple[Node | None, Node]:
     return None, node
 
 
+def _is_definition(left: Node, right: Node) -> bool:
+    """Whether it defines a function, as f(x) = x^2 does: the value may hold its variables."""
+    if left.head != "call" or not all(arg.head == "sym" for arg in left.args[1:]):
+        return False
+    function = left.args[0]
+    return function[:1] in CALLABLE_LETTERS and all(
+        n.head != "call" or n.args[0] != function for n in walk(right)
+    )
+
+
 def is_name(node: Node) -> bool:
     """Whether it names something rather than works something out: x, f(x), AB, S:T, NO/BO."""
     head, args = node
     if head in ("sym", "based"):
         return True
     if head == "call":
-        return bool(symbols(node))
+        return bool(symbols(node)) or args[0][:1] in CALLABLE_LETTERS
     if head == "mul":
         return (
             args[0].head == "sym" and args[0].args[0][:1].isupper() and all(map(is_name, args[1:]))
@@ -117,6 +133,8 @@ def as_matrix(node: Node) -> tuple[tuple[Any, ...], ...] | None:
         nested = [
             arg.args[1:] if arg.head == "seq" and arg.args[0] == "array" else () for arg in args[1:]
         ]
+        if len(args) == 2 and args[1].head == "matrix":  # brackets drawn around a bare matrix
+            return as_matrix(args[1])
         if all(nested) and all(len(a) == len(b) for a, b in pairwise(nested)):
             return tuple(nested)
     if head == "neg" and (inner := as_matrix(args[0])) is not None:
@@ -127,6 +145,14 @@ def as_matrix(node: Node) -> tuple[tuple[Any, ...], ...] | None:
             index, inner = found[0]
             others = (*args[:index], *args[index + 1 :])
             return tuple(tuple(Node("mul", (*others, cell)) for cell in row) for row in inner)
+    if head == "add":
+        terms = [as_matrix(arg) for arg in args]
+        first = terms[0]
+        if first is not None and all(t and [*map(len, t)] == [*map(len, first)] for t in terms):
+            return tuple(
+                tuple(Node("add", cells) for cells in zip(*rows, strict=True))
+                for rows in zip(*(t for t in terms if t), strict=True)
+            )
     if head == "div" and (inner := as_matrix(args[0])) is not None:
         return tuple(tuple(Node("div", (cell, args[1])) for cell in row) for row in inner)
     return None

@@ -95,6 +95,7 @@ _WRITERS = {
     "unit": lambda args: f"{_tight(args[0])} {args[1]}",
     "based": lambda args: f"{args[0]}_{args[1]}",
     "ratio": lambda args: ":".join(map(_tight, args)),
+    "time": lambda args: f"{show(args[0])}:{show(args[1]):0>2}",
     "seq": _sequence,
     "interval": lambda args: f"{args[0][0]}{show(args[1])}, {show(args[2])}{args[0][1]}",
     "setop": lambda args: f"{show(args[1])} {args[0]} {show(args[2])}",

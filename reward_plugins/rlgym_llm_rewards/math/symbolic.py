@@ -5,6 +5,8 @@ Only trees of our own parser come here; no text of the model reaches sympy, whic
 
 from __future__ import annotations
 
+import _thread
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -16,13 +18,29 @@ from rlgym_llm_rewards.math.nodes import Node, from_json
 __all__ = ["prove"]
 
 
+PATIENCE_S = 0.35
+"""How long sympy may think. Given up in time, the worker lives on for the next proof."""
+
+
 def prove(pair: list[Any]) -> bool | None:
-    """Whether two trees (as JSON) have the same value; None where sympy can tell neither.
+    """Whether two trees (as JSON) have the same value; None where sympy tells neither in time.
 
     Variables are real; where that is not enough they are taken to be positive, since the values
     have been seen to agree wherever both are real.
     """
-    left, right = map(from_json, pair)
+    alarm = threading.Timer(PATIENCE_S, _thread.interrupt_main)
+    alarm.start()
+    try:
+        try:
+            return _proved(*map(from_json, pair))
+        finally:
+            alarm.cancel()
+            alarm.join()  # an interrupt that is on its way arrives here, not in the next proof
+    except KeyboardInterrupt:
+        return None
+
+
+def _proved(left: Node, right: Node) -> bool | None:
     refuted = False
     for positive in (False, True):
         difference = _to_sympy(left, positive) - _to_sympy(right, positive)
@@ -79,6 +97,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "neg": lambda x: -x,
     "div": lambda top, bottom: top / bottom,
     "ratio": lambda top, bottom: top / bottom,
+    "time": lambda top, bottom: top / bottom,
     "pow": _power,
     "root": lambda x, index: _power(x, 1 / index),
     "percent": lambda x: x / 100,

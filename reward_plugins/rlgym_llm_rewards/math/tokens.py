@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from rlgym_llm_rewards.math.characters import to_ascii
+from rlgym_llm_rewards.math.units import UNITS
 from rlgym_llm_rewards.math.vocabulary import IGNORED, SPACES, TEXT_FONTS
 
 __all__ = [
@@ -46,14 +47,15 @@ class Token(NamedTuple):
     """Whether white space stands before it."""
 
 
-_JOINT = r"(?:\{,\}|,?\\[,!;: ]\s*|\\ |,)"
+_JOINT = r"(?:\s?\{\s?,\s?\}|,?\\[,!;: ]\s*|\\ |,)"
+_HEAD = r"(?:[1-9]\d{0,2}|0(?!,))"  # 0,111 is no thousand
 _TAIL = r"(?:\.\d*)?(?:[eE][-+]?\d+(?![\d.]))?"
-_REPEATING = r"\d*\.\d*\\overline\s*\{\s*\d+\s*\}"
+_REPEATING = r"\d*\.\d*\\(?:overline|bar)\s*\{\s*\d+\s*\}"
 _NUMBERS: dict[Comma, str] = {
     # Groups of three digits; a space joins them only where every group fits.
-    "thousands": rf"\d{{1,3}}(?:(?:{_JOINT}\d{{3}})+|(?:[ ]\d{{3}})+)(?!\d|,\d){_TAIL}",
-    "list": rf"\d{{1,3}}(?:(?:\{{,\}}|\\[,!])\d{{3}})+(?!\d){_TAIL}",
-    "decimal": r"\d{1,3}(?:\.\d{3})+,\d+|\d+(?:\{,\}|,)\d+",
+    "thousands": rf"{_HEAD}(?:(?:{_JOINT}\d{{3}})+|(?:[ ]\d{{3}})+)(?!\d|,\d){_TAIL}",
+    "list": rf"{_HEAD}(?:(?:\{{,\}}|\\[,!])\d{{3}})+(?!\d){_TAIL}",
+    "decimal": r"\d{1,3}(?:\.\d{3})+,\d+|(?:0+|\d+(?=\D+(?!\d{3}(?!\d))))(?:\{,\}|,)\d+",
 }
 _SCANNERS: dict[Comma, re.Pattern[str]] = {
     comma: re.compile(
@@ -66,7 +68,8 @@ _SCANNERS: dict[Comma, re.Pattern[str]] = {
 }
 _OPENING = frozenset(["(", "[", r"\{"])
 _CLOSING = frozenset([")", "]", r"\}"])
-_TEXT_ARGUMENT = re.compile(r"\s*\{([^{}]*)\}|\s+([A-Za-z])")
+_TEXT_ARGUMENT = re.compile(r"\s*\{((?:[^{}]|\{[^{}]*\})*)\}|\s+([A-Za-z])")
+_COLOR = re.compile(r"\s*\{[^{}]*\}")
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 
@@ -99,6 +102,13 @@ def _scan(text: str, comma: Comma, tokens: list[Token]) -> None:
             if found in (r"\quad", r"\qquad"):  # these set apart where thin spaces do not
                 tokens.append(Token("word", "quad", True))
             continue
+        if found in (r"\color", r"\textcolor"):
+            colour = _COLOR.match(text, position)
+            position = colour.end() if colour else position
+            continue
+        if found in (r"\left", r"\right"):  # an empty bracket is written as a dot
+            position += text.startswith(".", position)
+            continue
         brackets += (found in _OPENING) - (found in _CLOSING)
         is_text = kind == "command" and found[1:].rstrip("*") in TEXT_FONTS
         argument = _TEXT_ARGUMENT.match(text, position) if is_text else None
@@ -118,10 +128,10 @@ def _add_text(content: str, command: str, comma: Comma, tokens: list[Token]) -> 
         tokens.append(Token("word", content.lower(), True))
     elif _NO_LETTERS.fullmatch(content):
         _scan(content, comma, tokens)
-    elif command.startswith(r"\operatorname"):
+    elif command.startswith(r"\operatorname") or (len(content) == 1 and content not in UNITS):
         tokens.append(Token("word", content, True))
-    elif content:
-        tokens.append(Token("text", content, True))
+    else:
+        tokens.extend(Token("text", word, True) for word in content.split())
 
 
 def read_number(text: str, comma: Comma) -> tuple[int | Fraction, int | None, int]:
@@ -136,8 +146,8 @@ def read_number(text: str, comma: Comma) -> tuple[int | Fraction, int | None, in
         raise LimitError(f"a number of {len(text)} characters")
     if text.isdigit():
         return int(text), None, 0
-    if "overline" in text:
-        head, _, tail = text.partition("\\overline")
+    if "\\" in text and "." in text and "{" in text and text.endswith("}"):
+        head, _, tail = text.partition("\\")
         cycle = "".join(filter(str.isdigit, tail))
         whole, _, places = head.partition(".")
         start = Fraction(int(whole + places or "0"), 10 ** len(places))

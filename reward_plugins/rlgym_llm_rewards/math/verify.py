@@ -11,7 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rlgym_llm_rewards.math.choice import choice_of_gold, choices, has_words, is_words, words
+from rlgym_llm_rewards.math.choice import (
+    choice_of_gold,
+    choices,
+    has_words,
+    is_words,
+    same_word,
+    words,
+)
 from rlgym_llm_rewards.math.compare import compare
 from rlgym_llm_rewards.math.effort import EffortError, begin
 from rlgym_llm_rewards.math.extract import extract, extract_gold
@@ -32,6 +39,7 @@ from rlgym_llm_rewards.math.values import (
     form_of,
     is_reduced,
     is_worked_out,
+    split_unit,
 )
 from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
 
@@ -101,7 +109,10 @@ def verified(
     if found is None or not found.text:
         return Verdict(VerdictStatus.NO_ANSWER, gold=target.text)
     if len(found.text) <= _MAX_REMEMBERED >= len(target.text):
-        return _remembered(found.text, found.where, target, policy, defer)
+        try:
+            return _remembered(found.text, found.where, target, policy, defer)
+        except _TimeoutVerdict as timeout:
+            return timeout.verdict
     return judge(found.text, found.where, target, policy, _put_off if defer else prover())
 
 
@@ -117,19 +128,26 @@ def _read_gold(gold: str, policy: Policy) -> Gold:
     choice = choice_of_gold(text)
     reading = read(text, policy)
     if reading.trees:
-        for _, tree in reading.trees:
-            try:
-                if tree.head != "ratio":  # 12:00 is a time
-                    form_of(tree)
-            except UndefinedError as undefined:
-                return Gold(text=text, problem=f"the gold answer is undefined: {undefined}")
-            except (UnreadableError, EffortError):
-                pass  # no single value (a list, a set, a relation), or a costly one
-        parts = len(elements(expand(reading.trees[0][1])))
-        return Gold(text=text, choice=choice, trees=reading.trees, num_parts=parts)
+        undefined = [_undefined(tree) for _, tree in reading.trees]
+        if all(undefined):
+            return Gold(text=text, problem=f"the gold answer is undefined: {undefined[0]}")
+        trees = tuple(t for t, why in zip(reading.trees, undefined, strict=True) if why is None)
+        parts = len(elements(expand(trees[0][1])))
+        return Gold(text=text, choice=choice, trees=trees, num_parts=parts)
     if choice is not None or has_words(text) or is_words(text) or reading.is_limit:
         return Gold(text=text, choice=choice, is_large=reading.is_limit)
     return Gold(text=text, problem=f"the gold answer cannot be read: {reading.problem}")
+
+
+def _undefined(tree: Node) -> str | None:
+    """Why a value does not exist, None where it does or where it is no single value."""
+    try:
+        form_of(tree)
+    except UndefinedError as undefined:
+        return None if split_unit(tree)[0].head == "time" else str(undefined)
+    except (UnreadableError, EffortError):
+        pass
+    return None
 
 
 read_gold = lru_cache(maxsize=1024)(_read_gold)  # siblings share their gold
@@ -137,7 +155,18 @@ read_gold = lru_cache(maxsize=1024)(_read_gold)  # siblings share their gold
 
 @lru_cache(maxsize=4096)
 def _remembered(answer: str, where: Where, gold: Gold, policy: Policy, defer: bool) -> Verdict:
-    return judge(answer, where, gold, policy, _put_off if defer else prover())
+    verdict = judge(answer, where, gold, policy, _put_off if defer else prover())
+    if verdict.status is VerdictStatus.TIMEOUT:
+        raise _TimeoutVerdict(verdict)
+    return verdict
+
+
+class _TimeoutVerdict(Exception):  # noqa: N818  it carries a verdict past the cache
+    """A verdict that says more of this machine than of the answer, and is not remembered."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
 
 
 def _put_off(left: Node, right: Node) -> bool | None:
@@ -203,12 +232,12 @@ def _by_words(answer: str, where: Where, gold: Gold) -> Verdict | None:
         if len(chosen) > 1 and letter in chosen:
             return verdict(VerdictStatus.AMBIGUOUS, "choice", "several letters, and no decision")
         return verdict(VerdictStatus.WRONG, "choice")
-    if gold.number is not None or gold.is_large or (gold.trees and not is_words(gold.text)):
+    if gold.number is not None or gold.is_large:
         return None
-    same = words(answer) == words(gold.text) and (len(gold.text) > 1 or answer == gold.text)
-    if same:
-        return verdict(VerdictStatus.CORRECT, "words")
-    return None if gold.trees else verdict(VerdictStatus.WRONG, "words")
+    if gold.trees:  # letters are mathematics first
+        return verdict(VerdictStatus.CORRECT, "words") if same_word(answer, gold.text) else None
+    same = words(answer) == words(gold.text)
+    return verdict(VerdictStatus.CORRECT if same else VerdictStatus.WRONG, "words")
 
 
 def _by_trees(

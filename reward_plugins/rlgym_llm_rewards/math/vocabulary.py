@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 __all__ = [
-    "ACCENTS", "BIG", "BINOMIALS", "CALLABLE_LETTERS", "CONSTANTS", "CURRENCIES", "DEGREES",
-    "FRACTIONS", "FUNCTIONS", "GREEK", "IGNORED", "MATRICES", "ORDINALS", "PAIRS", "PERCENT",
-    "RELATIONS", "SETS", "SPACES", "TEXT_FONTS", "UNITS", "WORD_CONSTANTS",
+    "ACCENTS", "BIG", "BINOMIALS", "CALLABLE_LETTERS", "CONSTANTS", "DEGREES", "FRACTIONS",
+    "FUNCTIONS", "GREEK", "IGNORED", "MATRICES", "ORDINALS", "PAIRS", "PERCENT", "RELATIONS",
+    "SETS", "SPACES", "TEXT_FONTS", "WORD_CONSTANTS",
 ]  # fmt: skip
 
 FUNCTIONS = {
     name: name
     for name in """
     sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth
-    exp log ln abs floor ceil max min gcd lcm sgn Re Im arg
+    exp log ln abs floor ceil max min gcd lcm sgn Re Im arg cis
     """.split()
 } | {
     "lg": "lg", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "arctg": "arctan",
     "tg": "tan", "ctg": "cot", "cosec": "csc", "sign": "sgn", "ceiling": "ceil",
     "gamma_function": "gamma", "sqrt": "sqrt", "cbrt": "cbrt", "binom": "binom",
-    "binomial": "binom", "factorial": "factorial", "log2": "log2", "log10": "lg",
+    "binomial": "binom", "factorial": "factorial", "det": "det", "log2": "log2", "log10": "lg",
 }  # fmt: skip
 """Functions by the names people give them."""
 
@@ -30,49 +30,9 @@ WORD_CONSTANTS = {"pi": "pi", "infinity": "oo", "inf": "oo", "oo": "oo", "infty"
 SETS = {"R": "reals", "Z": "integers", "N": "naturals", "Q": "rationals", "C": "complexes"}
 
 GREEK = frozenset(
-    [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "varepsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "vartheta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "omicron",
-        "rho",
-        "varrho",
-        "sigma",
-        "varsigma",
-        "tau",
-        "upsilon",
-        "phi",
-        "varphi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Pi",
-        "Sigma",
-        "Upsilon",
-        "Phi",
-        "Psi",
-        "Omega",
-        "ell",
-        "hbar",
-    ]
+    """alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi
+    omicron rho varrho sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda
+    Xi Pi Sigma Upsilon Phi Psi Omega ell hbar""".split()
 )
 
 RELATIONS = {
@@ -91,28 +51,11 @@ BIG = {
 }  # fmt: skip
 """Operators with limits. They are compared by form, never worked out."""
 
-MATRICES = frozenset(
-    ["pmatrix", "bmatrix", "Bmatrix", "vmatrix", "Vmatrix", "matrix", "smallmatrix", "array"]
-)
+MATRICES = frozenset("pmatrix bmatrix Bmatrix vmatrix Vmatrix matrix smallmatrix array".split())
 
 TEXT_FONTS = frozenset(
-    [
-        "text",
-        "textbf",
-        "textit",
-        "textrm",
-        "textsf",
-        "texttt",
-        "textup",
-        "textnormal",
-        "mbox",
-        "hbox",
-        "emph",
-        "mathrm",
-        "mathsf",
-        "mathtt",
-        "operatorname",
-    ]
+    """text textbf textit textrm textsf texttt textup textnormal mbox hbox emph mathrm mathsf mathtt
+    operatorname""".split()
 )
 """Commands whose argument is words: units, "or", names."""
 
@@ -120,66 +63,19 @@ SPACES = frozenset(
     [r"\,", r"\;", r"\:", r"\!", r"\ ", "~", r"\quad", r"\qquad", "\\\n", r"\thinspace"]
 )
 IGNORED = frozenset(
-    [
-        r"\left",
-        r"\right",
-        r"\big",
-        r"\Big",
-        r"\bigg",
-        r"\Bigg",
-        r"\bigl",
-        r"\bigr",
-        r"\Bigl",
-        r"\Bigr",
-        r"\biggl",
-        r"\biggr",
-        r"\displaystyle",
-        r"\textstyle",
-        r"\scriptstyle",
-        r"\limits",
-        r"\nolimits",
-        r"\middle",
-        r"\mathstrut",
-        r"\hfill",
-        r"\noindent",
-        r"\(",
-        r"\)",
-        r"\[",
-        r"\]",
-        r"\boldmath",
-        r"\strut",
-        r"$",
-        r"\rm",
-        r"\bf",
-        r"\it",
-        r"\boxed",
-        r"\fbox",
-        r"\underline",
-        r"\mathbf",
-        r"\mathit",
-        r"\mathnormal",
-        r"\boldsymbol",
-        r"\bm",
-        r"\pmb",
-    ]
+    r"""$ \( \) \[ \] \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl \biggr \displaystyle
+    \textstyle \scriptstyle \limits \nolimits \middle \mathstrut \hfill \noindent \boldmath \strut
+    \rm \bf \it \boxed \fbox \underline \mathbf \mathit \mathnormal \boldsymbol \bm \pmb \large
+    \Large \LARGE \huge \Huge \small \normalsize \tiny \therefore \because \implies""".split()
 )
+"""Commands that change how things look, or that lead to them."""
 
-FRACTIONS = frozenset([r"\frac", r"\dfrac", r"\tfrac", r"\cfrac"])
-BINOMIALS = frozenset([r"\binom", r"\tbinom", r"\dbinom"])
-ACCENTS = frozenset(
-    [
-        r"\overline",
-        r"\vec",
-        r"\hat",
-        r"\bar",
-        r"\tilde",
-        r"\overrightarrow",
-        r"\widehat",
-        r"\dot",
-        r"\angle",
-        r"\triangle",
-    ]
-)
+FRACTIONS = frozenset(r"\frac \dfrac \tfrac \cfrac \nicefrac \sfrac".split())
+BINOMIALS = frozenset(r"\binom \tbinom \dbinom".split())
+ACCENTS = {
+    "\\" + name: name
+    for name in "overline vec hat tilde widehat dot ddot angle triangle overrightarrow".split()
+} | {r"\bar": "overline", r"\overrightarrow": "vec"}
 """Marks that make another name of their argument."""
 
 PAIRS = {
@@ -191,26 +87,6 @@ PAIRS = {
 PERCENT = frozenset(["%", r"\%", "percent", "pct", "percentage"])
 DEGREES = frozenset([r"\circ", r"\degree", "degrees", "degree", "deg", "circ"])
 ORDINALS = frozenset(["st", "nd", "rd", "th"])
-CURRENCIES = {r"\$": "$", "€": "€", "£": "£", "¥": "¥", "₹": "₹", r"\pounds": "£", "¢": "cent"}
-"""Signs of money that stand before the amount."""
 
 CALLABLE_LETTERS = frozenset("fghFGH")
 """Letters that take an argument in brackets: f(x) is a value, while a(x) is a product."""
-
-_UNIT_NAMES = """
-m meter meters metre metres|cm centimeter centimeters centimetre centimetres
-mm millimeter millimeters|km kilometer kilometers kilometre kilometres|in inch inches
-ft foot feet|yd yard yards|mi mile miles|mph|kph kmh|g gram grams|kg kilogram kilograms kilos
-mg milligram milligrams|lb lbs pound pounds|oz ounce ounces|ton tons tonne tonnes
-s sec secs second seconds|min mins minute minutes|h hr hrs hour hours|day days|week weeks
-month months|year years yr yrs|l L liter liters litre litres|ml mL milliliter milliliters
-gal gallon gallons|qt quart quarts|cup cups|N newton newtons|J joule joules|W watt watts
-V volt volts|A amp amps ampere amperes|Hz hertz|Pa pascal pascals|K kelvin|mol mole moles
-$ dollar dollars usd USD bucks|cent cents ¢|€ euro euros EUR eur|£ GBP|¥ yen JPY|₹ rupee rupees
-unit units|rad radian radians|am AM a.m.|pm PM p.m."""
-UNITS = {
-    name: names.split()[0]
-    for names in _UNIT_NAMES.replace("\n", "|").split("|")
-    for name in names.split()
-}
-"""Units by their canonical name."""

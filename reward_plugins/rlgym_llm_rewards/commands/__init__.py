@@ -1,0 +1,1 @@
+"""The subcommands of ``rlgym`` that the rewards bring."""
