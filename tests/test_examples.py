@@ -57,7 +57,7 @@ def test_score_offline(monkeypatch, capsys, tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run(monkeypatch, "score_offline.py", path, "--reward", "math", "--reward", "format=0.2")
     scored = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["reward"] for row in scored] == pytest.approx([1.2, 0.0])
+    assert [row["reward"] for row in scored] == pytest.approx([1.2, 1.0])
     assert [row["completion"] for row in scored] == [row["completion"] for row in rows]
 
 

@@ -68,7 +68,8 @@ class TestBuiltIn:
         assert brings["core"] == {Kind.COMMAND: ("env", "plugins", "reward")}
         assert brings["envs"] == {Kind.ENV: ("math-gsm8k-v0",)}
         assert brings["rewards"] == {
-            Kind.REWARD: ("env", "exact_match", "format", "function", "length", "math")
+            Kind.COMMAND: ("verify",),
+            Kind.REWARD: ("env", "exact_match", "format", "function", "length", "math"),
         }
         assert brings["trainers"] == {
             Kind.COMMAND: ("train",),

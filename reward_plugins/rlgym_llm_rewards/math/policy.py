@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
-from rlgym_llm.errors import UnknownNameError
+from rlgym_llm.errors import ConfigError, UnknownNameError
 
 __all__ = ["POLICIES", "Extraction", "Policy", "get_policy"]
 
@@ -20,7 +20,8 @@ class Policy:
 
     extraction: Extraction = "standard"
     """``strict``: marked answers only (box, ``####``, answer tags, "the answer is"); ``standard``:
-    else the last math span or number of the last sentence; ``lenient``: else the last number."""
+    else the text as a whole, or the last math span or number before at most 300 characters of other
+    text; ``lenient``: else the last number."""
     thinking: Literal["strip", "keep", "require"] = "strip"
     """``strip``: what stands in a closed ``<think>`` block is no answer; ``keep``: it is text like
     any other; ``require``: without a closed block there is no answer."""
@@ -48,6 +49,22 @@ class Policy:
     """Whether y = 5 differs from x = 5, and f(y) from f(x)."""
     imaginary_unit: Literal["i", "ij"] = "i"
     """Which letters are the square root of -1."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a value that no option has."""
+        _check(self)
+
+
+def _check(policy: Policy) -> None:
+    hints = get_type_hints(Policy)
+    for field in fields(Policy):
+        value, allowed = getattr(policy, field.name), get_args(hints[field.name])
+        if allowed and value not in allowed:
+            raise ConfigError(
+                f"policy, {field.name}: {value!r} is none of {', '.join(map(repr, allowed))}"
+            )
+    if policy.min_digits < 0:
+        raise ConfigError(f"policy, min_digits: must be 0 or more, not {policy.min_digits}")
 
 
 POLICIES: Mapping[str, Policy] = MappingProxyType(

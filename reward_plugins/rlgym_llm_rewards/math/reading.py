@@ -70,10 +70,10 @@ _TRAILING = re.compile(rf"(?:{_SPACE}|(?<![\\.])[.,;:](?!\.)|\\\\|\\\Z)+\Z")
 _WORDS_ONLY = re.compile(r"\A\\text\{([A-Za-z ]+)\}\Z")
 _AM_PM = re.compile(r"(?<=\d)\s*([ap])\.\s?m\.?\Z", re.IGNORECASE)
 _NAMED = {
-    "all real numbers": "reals", "all reals": "reals", "no solution": "empty",
-    "no solutions": "empty", "no real solutions": "empty", "no real solution": "empty",
+    "all real numbers": "reals", "all reals": "reals", "infinity": "oo", "no solution": "empty",
+    "no solutions": "empty", "no real solution": "empty", "no real solutions": "empty",
 }  # fmt: skip
-"""Sets that people name in words."""
+"""What people name in words."""
 
 
 def _without_edges(text: str) -> str:

@@ -191,13 +191,16 @@ def _same_number(gold: Node, answer: Node, by: Comparison) -> Decision:
         raise UndecidedError(VerdictStatus.LIMIT, "a value too large to be worked out")
     if seen is Probe.UNKNOWN:
         return Decision(False, "structure")
+    # What agrees in fifty digits at every point is equal, unless it was made to come close.
+    tame = is_tame(gold) and is_tame(answer)
     try:
         proof = by.prove(gold, answer)
     except UndecidedError:
-        # What agrees in fifty digits at every point is equal, unless it was made to come close.
-        if not (is_tame(gold) and is_tame(answer)):
+        if not tame:
             raise
         proof = None
+    if proof is False and tame and (symbols(gold) or symbols(answer)):
+        proof = None  # refuted where the values are not real: ln(x^2 - 1) at x < -1
     return Decision(proof is not False, "probe" if proof is None else "symbolic")
 
 
