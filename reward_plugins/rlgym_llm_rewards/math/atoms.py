@@ -148,6 +148,8 @@ class Atoms(Brackets):
             return Node("const", (CONSTANTS[text],))
         if name in FUNCTIONS:
             return self.call(FUNCTIONS[name])
+        if text == r"\Gamma" and self.token.text == "(":
+            return self.call("gamma")
         if name in GREEK:
             return self.subscripted(name)
         if text in PAIRS:

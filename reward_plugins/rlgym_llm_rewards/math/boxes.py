@@ -12,12 +12,12 @@ __all__ = ["Box", "answer_of", "boxes", "find_boxes", "is_unclosed"]
 
 # A box without braces holds a number, or one letter at the end of its line.
 _TOKEN = re.compile(
-    r"""\\(?:f?boxed|fbox|framebox)\s*+
+    r"""\\(?:f?boxed|fbox|framebox|beginboxed)\s*+
         (?:\{ | (?P<bare>[-+−]?\d++(?:[.,]\d++)*+ | [A-Za-z](?=[ ]?[$.]?[ ]?(?:\n|$))))?
-      | \\[{}] | [{}]""",
+      | \\\\(?![A-Za-z]) | \\[{}] | [{}]""",
     re.VERBOSE,
 )
-_OPENING = re.compile(r"\\(?:f?boxed|fbox|framebox)\s*+\{")
+_OPENING = re.compile(r"\\(?:f?boxed|fbox|framebox|beginboxed)\s*+\{")
 # All that may stand between two boxes of one list: no other word.
 _JOINT = re.compile(
     r"""(?: [\s,;&$] | \\[,;:! ()\[\]] | \\q?quad(?![A-Za-z]) | \b(?:and|or)\b
@@ -92,6 +92,8 @@ def is_unclosed(text: str, found: list[Box]) -> bool:
 def answer_of(text: str, found: list[Box], num_parts: int = 1) -> Found:
     r"""The answer that the last of the boxes is, together with those joined to it by a connector.
 
+    ``num_parts``: how many elements it should have, 0 if that is not known.
+
     >>> text = r"Not \boxed{1}; so $\boxed{5}$ and $\boxed{7}$."
     >>> answer_of(text, find_boxes(text))
     Found(text='5, 7', where='boxed', start=19, parts=('5', '7'))
@@ -100,8 +102,10 @@ def answer_of(text: str, found: list[Box], num_parts: int = 1) -> Found:
     says_or = False
     while first > 0:
         joint = text[found[first - 1].end : found[first].start]
-        # White space over a line's end parts two statements; without it, "\boxed{1}\boxed{2}".
-        if len(joint) > _MAX_JOINT or ("\n" in joint and not joint.strip()):
+        # White space over a line's end parts two statements; so does any between two of which one
+        # value is asked for. Without it, "\boxed{1}\boxed{2}", no box is the last word.
+        is_blank = joint and not joint.strip(" $\t\n")
+        if len(joint) > _MAX_JOINT or (is_blank and (num_parts == 1 or "\n" in joint)):
             break
         if _JOINT.fullmatch(joint) is None:
             break

@@ -58,8 +58,12 @@ def same_word(text: str, other: str) -> bool:
     >>> same_word("odd", r"\text{Odd}"), same_word("ab", "AB"), same_word("x!", "x")
     (True, False, False)
     """
-    one, another = bare(text), bare(other)
-    is_word = len(one) >= 3 and one.isalpha() and one.isupper() == another.isupper()
+    one, another = (bare(side).strip(" .!?") for side in (text, other))
+    is_word = (
+        (len(one) >= 3 or one.casefold() == "no")
+        and one.isalpha()
+        and one.isupper() == another.isupper()
+    )
     return is_word and one.casefold() == another.casefold()
 
 
@@ -88,6 +92,6 @@ def has_words(text: str) -> bool:
 def is_words(text: str) -> bool:
     """Whether an answer is words rather than mathematics: letters, and no operators."""
     plain = bare(text)
-    return bool(plain) and all(
+    return any(map(str.isalpha, plain)) and all(
         char.isalpha() or char.isspace() or char in ",.;:'’-!?()&" for char in plain
     )

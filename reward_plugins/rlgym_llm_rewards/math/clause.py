@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rlgym_llm_rewards.math.denial import is_bound, is_negation, is_operand
 from rlgym_llm_rewards.math.spans import (
     SCRIPT,
     first_math,
@@ -19,14 +20,14 @@ __all__ = ["answer_in", "is_plain"]
 _MAX_CLAUSE = 4096
 
 _LEAD = re.compile(
-    r"""[\s*_`"“”':：]*+
+    r"""[\s*_`"“”':：}]*+
     (?:(?:therefore|thus|hence|then|simply|just|clearly|exactly|indeed|surely|definitely|certainly
         |probably|likely|actually|now|still|also|either|for\s+sure|approximately|approx\.|about|around
-        |roughly|equal\s+to|given\s+by|donc|also|option|choice|letter|the\s+following|the|an)\b
+        |roughly|equal\s+to|given\s+by|donc|also|option|choice|letter|the\s+following|the|an
+        |an?\s+(?:grand\s+)?(?:total|maximum|minimum)\s+of)\b
       [\s,:*_]*+)*+""",
     re.VERBOSE | re.IGNORECASE,
 )
-_NEGATED = re.compile(r"(?:not|never|neither|no\s+longer|nicht|pas|不是)\b", re.IGNORECASE)
 # What is said of an answer instead of it.
 _REMARK = re.compile(
     r"""(?:(?:found|obtained|calculated|computed|determined|derived|reached|based|as\s+follows)\b
@@ -46,10 +47,11 @@ _STARTS_PLAIN = re.compile(
 # Where an answer that starts like mathematics goes over into prose.
 _FUNCTION = r"(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|frac|and|or|[a-z]\b)"
 _PROSE = re.compile(
-    rf"""[,;:]?\s+(?:because|since|so|which|as|where|for|when|if|in|after|from|with|by|that|hence|thus
+    rf"""[,;:]?\s+(?:because|since|so|which|as|where|for|when|if|in(?=\s+\w)|after|from|with|by|that|hence|thus
         |therefore|but|it|this|is|was|has|due|parce|car|donc|weil|non|not|rather)\b(?!\s*=)
     | [,;:]\s+(?!{_FUNCTION})(?=[^\W\d_]{{2,}}(?!\s*=))
-    | \s[-–—]\s+(?=[^\W\d_]{{3,}}) | \s\((?=[^\W\d_]{{3,}}) | [，；] | (?<=\d)\s?{SCRIPT}""",
+    | \s[-–—]\s+(?=[^\W\d_]{{3,}}) | \s\((?=[^\W\d_]{{3,}}|[a-z]\.[a-z]\b) | [，；]
+    | (?<=[\d)}}\]])\s?{SCRIPT}""",
     re.VERBOSE,
 )
 _REASON = re.compile(
@@ -60,9 +62,14 @@ _FIRST_LETTER = re.compile(
     r"\(?[A-J]\)?(?![A-Za-z0-9])(?!\s*(?:[,/;]|,?\s*(?:or|and)\b)\s*\(?[A-J]\b)"
 )
 _IN_BRACKETS = re.compile(r"\(([^(),]*=[^(),]*)\)")
+_CALCULATION = re.compile(r"<<[^<>\n]*+>>")  # the calculator's part of "2 * 3 = <<2*3=6>>6"
 _ONE_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _WORDS = re.compile(r"[^\W\d_]{2,}")
-_LEADS_TO = re.compile(r"(?:=|\b(?:is|are|makes|gives|equals|totals?|becomes|est|son))\s")
+_LEADS_TO = re.compile(
+    r"=\s*|\b(?:is|are|was|were|makes|gives|equals|totals?|becomes|est|son)\s+|(?:是|等于)\s*"
+)
+_VALUE = re.compile(r"[$\\(\[{|√]*[-−+±]?[$€£¥(\[{\\|√]*[\d½¼¾π∞√\\]")
+_IS_VALUE = re.compile(rf"\s+(?:is|are|was|equals?)\s+{_VALUE.pattern}")
 _CONTINUES = re.compile(r"\s*(?:[=<>≈+*/^]|,?\s*(?:or|and)\s+(?:\\?[\d$\\(]|-\d))")
 _PLAIN = re.compile(r"[-−]?\$?\d+(?:[.,]\d+)*(?:/\d+)?%?")
 
@@ -84,25 +91,34 @@ def answer_in(text: str, *, wants_choice: bool = False, num_parts: int = 1) -> s
     (True, 'x = 5 or x = -3')
     """
     text = text[:_MAX_CLAUSE]
+    if "<<" in text:
+        text = _CALCULATION.sub("", text)
     lead = _LEAD.match(text)
     text = text[lead.end() :] if lead else text
-    if _NEGATED.match(text) or _REJECTED.match(text):
+    if is_negation(text) or _REJECTED.match(text):
         return None
-    spans = math_spans(text)
-    if spans and spans[0].start == 0:
-        group = first_math(text, spans)
-        if not _CONTINUES.match(text, group.end):
-            return tidy(group.text)
     end = _END.search(text, 1)
     clause = text[: end.start()] if end else text
+    if is_bound(clause):  # no value, and not readable as one
+        return tidy(clause)
+    spans = math_spans(text)
+    is_subject = False
+    if spans and spans[0].start == 0:
+        group = first_math(text, spans)
+        is_subject = _IS_VALUE.match(text, group.end) is not None
+        if not is_subject and not _CONTINUES.match(text, group.end):
+            return tidy(group.text)
     if wants_choice:
         letter = last_letter(clause) if len(clause) < 600 else None
         if letter is not None:
             first = _FIRST_LETTER.match(clause)
             return first[0] if first else letter.text
-    if spans and spans[0].start > 0:
+    if spans and (spans[0].start > 0 or is_subject):
         within = [span for span in spans if span.start < len(clause)]
         if within:
+            value = _behind_verb(clause, within[-1].end)
+            if value is not None:
+                return _of_sentence(clause, value, num_parts)
             return tidy(last_math(text, within).text)
         if clause.endswith(":") or not clause.strip():
             return tidy(first_math(text, spans).text)
@@ -111,23 +127,47 @@ def answer_in(text: str, *, wants_choice: bool = False, num_parts: int = 1) -> s
     return _trimmed(clause.replace("**", ""), num_parts)
 
 
+def _behind_verb(clause: str, start: int = 0) -> int | None:
+    """Where the value after the last "is" or "=" starts: at 34 in "the largest n is 34"."""
+    verbs = [verb.end() for verb in _LEADS_TO.finditer(clause, start)]
+    return next((end for end in reversed(verbs) if _VALUE.match(clause, end)), None)
+
+
 def _trimmed(clause: str, num_parts: int) -> str:
     if _STARTS_PLAIN.match(clause):
-        prose = _PROSE.search(clause)
-        kept = tidy(clause[: prose.start()] if prose else clause)
-        equation = _IN_BRACKETS.fullmatch(kept)
-        kept = equation[1] if equation else kept
+        kept = _up_to_prose(clause)
         if len(_WORDS.findall(kept)) <= 4 or "\\" in kept:
             return kept
         clause = kept
     else:
         reason = _REASON.search(clause)
         clause = clause[: reason.start()] if reason else clause
-    numbers = list(_ONE_NUMBER.finditer(clause))
-    if not numbers or len(_WORDS.findall(clause)) < 2:
+    if len(_WORDS.findall(clause)) < 2:
         return tidy(clause)
-    # A sentence: the number after its last "=" or "is", else its first one.
-    *_, leads = [0, *(match.end() for match in _LEADS_TO.finditer(clause))]
+    return _of_sentence(clause, _behind_verb(clause), num_parts)
+
+
+def _up_to_prose(clause: str) -> str:
+    prose = _PROSE.search(clause)
+    kept = tidy(clause[: prose.start()] if prose else clause)
+    equation = _IN_BRACKETS.fullmatch(kept)
+    return equation[1] if equation else kept
+
+
+def _of_sentence(clause: str, value: int | None, num_parts: int) -> str:
+    """The value that starts there if it is mathematics only; else the number after the last verb,
+    or the first one.
+    """
+    if value is not None:
+        kept = _up_to_prose(clause[value:])
+        is_whole = kept.count("(") == kept.count(")")
+        if is_whole and ("\\" in kept or not _WORDS.search(kept)):
+            return kept
+    numbers = list(_ONE_NUMBER.finditer(clause))
+    if not numbers:
+        return tidy(clause)
+    *_, leads = [0, *(verb.end() for verb in _LEADS_TO.finditer(clause))]
+    leads = leads if value is None else value
     first = next((number for number in numbers if number.start() >= leads), numbers[0])
     number = last_number(clause, first.end(), num_parts)
-    return tidy(number.text if number else clause)
+    return tidy(clause if number is None or is_operand(clause, number.start) else number.text)

@@ -6,6 +6,7 @@ import re
 
 from rlgym_llm_rewards.math.boxes import Box, answer_of, boxes, find_boxes, is_unclosed
 from rlgym_llm_rewards.math.clause import answer_in, is_plain
+from rlgym_llm_rewards.math.denial import is_denied, is_disowned, is_rejected, rejects_itself
 from rlgym_llm_rewards.math.found import Found, Where
 from rlgym_llm_rewards.math.markers import Marker, last_marker, may_mark
 from rlgym_llm_rewards.math.policy import Policy
@@ -22,12 +23,14 @@ __all__ = ["Found", "Where", "boxes", "extract", "extract_gold"]
 
 _MAX_TRIES = 16
 _LAST_BOX = re.compile(r"\\boxed\{([^{}\\\s][^{}\\]*+)\}[\s$.)\]\\]*+\Z")
-_NOT = re.compile(r"(?:\b(?:not|never|neither|nor)|n['’]t)(?:\s+be)?[ $\\(:*]*\Z")
 _ARTICLES = ("the ", "The ", "nal ", "our ", "")
-_OPERATORS = (" or", " and", " not", "n't", "n’t", " be", " ou", " et")
-_IS_WRONG = re.compile(
-    r"[\s$\\)*.,]{0,8}(?:is|was|would\s+be)\s+(?:incorrect|wrong|not\s+(?:correct|right|the)\b)"
+# What may join, negate or work on the number behind it: a closer look is needed.
+_OPERATORS = tuple(
+    " or, and, not,n't,n’t, be, ou, et,nicht, pas, oder, und, but, from, to, near, than, of".split(
+        ","
+    )
 )
+_SENTENCE_END = re.compile(r"[.?!](?=\s|$)|\n")
 _OR_ELSE = re.compile(r"[\s$\\)]{0,6}\bor\s+[$\\(]{0,3}([-−]?\d[\d.,/]*)")
 _STATES = re.compile(r"\d|[=<>^\\√π∞]|^\W*[A-Z]\W*$|^\W*\w+\W*$")
 
@@ -67,22 +70,23 @@ def extract(
     if prompt is not None:
         seen = without_prompt(seen, prompt)
     found_boxes = [box for box in find_boxes(seen) if text[box.inner : box.inner_end].strip()]
-    answer, refused = _marked(text, seen, found_boxes, policy, wants_choice, num_parts)
+    answer, barred = _marked(text, seen, found_boxes, policy, wants_choice, num_parts)
     if answer is not None:
         return answer
     if (
-        refused
+        barred >= len(seen)
         or policy.require_box
         or policy.extraction == "strict"
         or is_unclosed(seen, found_boxes)
     ):
         return None
-    return last_statement(
+    stated = last_statement(
         seen,
         anywhere=policy.extraction == "lenient",
         wants_choice=wants_choice,
         num_parts=num_parts,
     )
+    return None if stated is None or stated.start < barred else stated
 
 
 def extract_gold(gold: str) -> str:
@@ -93,7 +97,7 @@ def extract_gold(gold: str) -> str:
     """
     found = find_boxes(gold)
     if found:
-        answer = answer_of(gold, found)
+        answer = answer_of(gold, found, num_parts=0)
         return answer.text
     for marker in ("####", "\nA:"):
         _, found_marker, behind = gold.rpartition(marker)
@@ -115,7 +119,7 @@ def _at_the_end(text: str, policy: Policy) -> Found | None:
     at = text.rfind("\\boxed{")
     if at >= 0:
         box = _LAST_BOX.match(text, at)
-        if box is None or "box" in text[:at] or _NOT.search(text, max(at - 16, 0), at):
+        if box is None or "box" in text[:at] or is_denied(text, at) or rejects_itself(box[1]):
             return None
         return Found(tidy(box[1]), "boxed", at)
     if policy.require_box or text.find("</", -300) >= 0:
@@ -128,14 +132,20 @@ def _at_the_end(text: str, policy: Policy) -> Found | None:
     if "nswer" in text:
         at = text.rfind("answer is ")
         is_ours = at >= 0 and text[max(at - 4, 0) : at] in _ARTICLES
-        return _plain(text, at, len("answer is "), "phrase") if is_ours else None
-    if policy.extraction == "strict" or "\n" not in text or may_mark(text) or '":' in text:
+        if not is_ours or is_denied(text, at) or is_disowned(text, at):
+            return None
+        return _plain(text, at, len("answer is "), "phrase")
+    if policy.extraction == "strict" or "\n" not in text:
+        return None
+    if "\\" in text or '":' in text or may_mark(text):
         return None
     text = text.rstrip().removesuffix(".")
     at = text.rfind(" ") + 1
-    before = text[max(at - 5, 0) : max(at - 1, 0)]
+    before = text[max(at - 6, 0) : max(at - 1, 0)]
     follows = before[-1:].islower() or before.endswith((" =", "\n="))
     if not follows or before.endswith(_OPERATORS) or not is_plain(text[at:]):
+        return None
+    if is_denied(text, at):
         return None
     return Found(text[at:], "number", at)
 
@@ -152,9 +162,12 @@ def _marked(
     policy: Policy,
     wants_choice: bool,
     num_parts: int,
-) -> tuple[Found | None, bool]:
-    """The last marked answer, and whether a marker was refused since its answer is negated."""
-    refused = False
+) -> tuple[Found | None, int]:
+    """The last marked answer, and the index up to which an unmarked one is barred.
+
+    A negated answer bars the whole text, a denied marker its own sentence.
+    """
+    barred = 0
     limit = len(seen)
     left = list(found_boxes)
     for _ in range(_MAX_TRIES):
@@ -163,20 +176,25 @@ def _marked(
         box = left[-1] if left else None
         marker = None if policy.require_box else last_marker(seen, limit, wants_choice=wants_choice)
         if box is not None and (marker is None or marker.start < box.end):
-            if not _is_negated(text, box):
-                return _with_alternative(text, box, answer_of(text, left, num_parts)), refused
-            refused, limit = True, box.start
+            boxed = answer_of(text, left, num_parts)
+            if not _is_negated(text, box) and not rejects_itself(boxed.text):
+                return _with_alternative(text, box, boxed), barred
+            barred, limit = len(seen), box.start
             continue
         if marker is None:
             break
+        limit = marker.start
+        if marker.is_denied:
+            end = _SENTENCE_END.search(seen, marker.end)
+            barred = max(barred, end.end() if end else len(seen))
+            continue
         said = text[marker.end : marker.stop]
         answer = _said(said, marker, wants_choice, num_parts)
-        if answer is None:
-            refused |= bool(said.strip())
+        if answer is None or _is_taken_back(seen, marker, answer):
+            barred = len(seen) if said.strip() else barred
         elif answer and (box is None or marker.where != "phrase" or _STATES.search(answer)):
-            return Found(answer, marker.where, marker.start), refused
-        limit = marker.start
-    return None, refused
+            return Found(answer, marker.where, marker.start), barred
+    return None, barred
 
 
 def _said(said: str, marker: Marker, wants_choice: bool, num_parts: int) -> str | None:
@@ -184,14 +202,21 @@ def _said(said: str, marker: Marker, wants_choice: bool, num_parts: int) -> str 
         answer = tidy(said)
         # What stands in a tag or after #### is taken as written, unless it is a sentence.
         if len(answer) > 200 or answer.count(" ") < 4 or math_spans(answer):
-            return answer
+            return None if rejects_itself(answer) else answer
     stated = answer_in(said, wants_choice=wants_choice, num_parts=num_parts)
-    return None if stated is None or is_unclosed(stated, []) else stated
+    if stated is None or is_unclosed(stated, []) or rejects_itself(stated):
+        return None
+    return stated
+
+
+def _is_taken_back(text: str, marker: Marker, answer: str) -> bool:
+    """Whether what follows the answer rejects it: "42, which is wrong"."""
+    at = text.find(answer, marker.end, marker.end + len(answer) + 200)
+    return at >= 0 and is_rejected(text, at + len(answer))
 
 
 def _is_negated(text: str, box: Box) -> bool:
-    before = _NOT.search(text, max(box.start - 24, 0), box.start)
-    return before is not None or _IS_WRONG.match(text, box.end) is not None
+    return is_denied(text, box.start) or is_rejected(text, box.end)
 
 
 def _with_alternative(text: str, box: Box, answer: Found) -> Found:

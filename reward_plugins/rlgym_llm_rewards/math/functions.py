@@ -282,6 +282,7 @@ _FUNCTIONS: dict[tuple[str, int], Callable[..., Form]] = {
     ("cis", 1): lambda value: exponential(atom(I_ATOM) * value),
     ("abs", 1): _abs,
     ("factorial", 1): _factorial,
+    ("gamma", 1): lambda value: _factorial(value - ONE),
     ("binom", 2): _binomial,
     ("mod", 2): _modulo,
     ("floor", 1): _rounded("floor", math.floor),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from rlgym_llm_rewards.math.denial import is_denied, is_disowned
 from rlgym_llm_rewards.math.found import Where
 
 __all__ = ["Marker", "last_marker", "may_mark"]
@@ -26,10 +27,14 @@ _ANSWER = re.compile(
 # A heading: the answer stands on the next line, or in math beside it.
 _HEADING = re.compile(r"answer[*_]*+[ \t]*+(?=\n|\$|\\[(\[])", re.IGNORECASE)
 _HEADING_START = re.compile(r"[#*_\s\d.]*+(?:the\s+)?(?:final\s+|my\s+|correct\s+)?", re.IGNORECASE)
-_NOT_OURS = re.compile(
-    r"""\b(?: (?:wrong|incorrect|previous|user'?s)
-    | (?:find|express|give|write|compute|determine|check)\s(?:the|an|our|my)(?:\sfinal)? )\s\Z""",
-    re.VERBOSE | re.IGNORECASE,
+# A row of a table: its second cell, unless this is the row of headings.
+_CELL = re.compile(
+    r"answer[*_ ]*+\|[ ]*+(?=[^\s|][^|\n]*+\|)(?![^\n]*+\n[ ]*+\|?[ ]*+:?--)", re.IGNORECASE
+)
+_CELL_START = re.compile(r"[ ]*\|[*_ ]*(?:the\s+)?(?:final\s+|my\s+|correct\s+)?", re.IGNORECASE)
+_INSTRUCTION = re.compile(
+    r"""\b(?:find|express|give|write|compute|determine|check)\s(?:the|an|our|my)(?:\sfinal)?\s\Z""",
+    re.IGNORECASE,
 )
 _CHOICE = re.compile(rf"(?:[Oo]ption|[Cc]hoice|[Ll]etter)\s*+{_VERB}", re.VERBOSE)
 _FOREIGN = re.compile(
@@ -41,6 +46,7 @@ _FOREIGN = re.compile(
     | (?:答|답)[*_\s]*+[:：] )[:：]?""",
     re.VERBOSE,
 )
+_FOREIGN_HINT = re.compile("答|正解|정답|твет|جابة|جواب|उत्तर|éponse|dpowied|áp án")
 
 
 class Marker(NamedTuple):
@@ -52,13 +58,15 @@ class Marker(NamedTuple):
     where: Where
     stop: int | None = None
     """Where the answer certainly ends, None where its clause decides that."""
+    is_denied: bool = False
+    """Whether what stands before it denies what it marks: "the wrong answer is"."""
 
 
 def last_marker(text: str, limit: int, *, wants_choice: bool = False) -> Marker | None:
     """The last marker that starts before ``limit``. Boxes are found elsewhere.
 
     >>> last_marker("First 5. The answer is 7.", 25)
-    Marker(start=13, end=22, where='phrase', stop=None)
+    Marker(start=13, end=22, where='phrase', stop=None, is_denied=False)
     """
     best: Marker | None = None
     for find in (_hash, _tag, _answer, _line, _foreign):
@@ -74,12 +82,14 @@ def last_marker(text: str, limit: int, *, wants_choice: bool = False) -> Marker 
 
 def may_mark(text: str) -> bool:
     """Whether a phrase other than "answer" or a line ``A:`` may mark an answer: a quick look."""
-    return not text.isascii() or "NSWER" in text or text.startswith("A:") or _may_be_foreign(text)
+    return "NSWER" in text or text.startswith("A:") or _may_be_foreign(text)
 
 
 def _may_be_foreign(text: str) -> bool:
-    # One of these stands in every foreign marker that is written in ASCII.
-    return "ntwo" in text or "puesta" in text or "sposta" in text
+    # One of these stands in every foreign marker.
+    if "ntwo" in text or "puesta" in text or "sposta" in text:
+        return True
+    return not text.isascii() and _FOREIGN_HINT.search(text) is not None
 
 
 def _hash(text: str, limit: int) -> Marker | None:
@@ -109,9 +119,12 @@ def _tag(text: str, limit: int) -> Marker | None:
 
 def _answer(text: str, limit: int) -> Marker | None:
     for start in islice(_mentions(text, limit), _MAX_TRIES):
-        match = _ANSWER.match(text, start) or _heading(text, start)
-        if match and not _NOT_OURS.search(text, max(start - 24, 0), start):
-            return Marker(start, match.end(), "phrase")
+        match = _ANSWER.match(text, start) or _beside(text, start, _HEADING_START, _HEADING)
+        if match and not _INSTRUCTION.search(text, max(start - 24, 0), start):
+            denied = is_denied(text, start) or is_disowned(text, start)
+            return Marker(start, match.end(), "phrase", is_denied=denied)
+        if match is None and (cell := _beside(text, start, _CELL_START, _CELL)):
+            return Marker(start, cell.end(), "phrase", text.index("|", cell.end()))
     return None
 
 
@@ -127,13 +140,16 @@ def _mentions(text: str, limit: int) -> Iterator[int]:
             return
 
 
-def _heading(text: str, start: int) -> re.Match[str] | None:
+def _beside(
+    text: str, start: int, opening: re.Pattern[str], pattern: re.Pattern[str]
+) -> re.Match[str] | None:
+    """The pattern at ``start`` if all that stands before it on its line is the opening."""
     line = text.rfind("\n", max(start - 40, 0), start) + 1
     if not line and start > 40:
         return None
-    if _HEADING_START.fullmatch(text, line, start) is None:
+    if opening.fullmatch(text, line, start) is None:
         return None
-    return _HEADING.match(text, start)
+    return pattern.match(text, start)
 
 
 def _line(text: str, limit: int) -> Marker | None:
@@ -144,7 +160,7 @@ def _line(text: str, limit: int) -> Marker | None:
 
 
 def _foreign(text: str, limit: int) -> Marker | None:
-    if text.isascii() and not _may_be_foreign(text):
+    if not _may_be_foreign(text):
         return None
     last = None
     for match in _FOREIGN.finditer(text, 0, limit):

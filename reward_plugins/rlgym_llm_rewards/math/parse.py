@@ -145,7 +145,10 @@ class Parser(Atoms):
             sign = self.take().text
             term = self.signed()
             terms.append(term if sign == "+" else Node(_SIGNS[sign], (term,)))
-        return Node("add", tuple(terms)) if len(terms) > 1 else terms[0]
+        node = Node("add", tuple(terms)) if len(terms) > 1 else terms[0]
+        while self.skip(*_MODULO):
+            node = Node("call", ("mod", node, self.product()))
+        return node
 
     def signed(self) -> Node:
         signs = []
@@ -171,9 +174,6 @@ class Parser(Atoms):
             elif text in _DIVIDE:
                 self.take()
                 factors = [_quotient(_product(factors), self.factor())]
-            elif text in _MODULO:
-                self.take()
-                factors = [Node("call", ("mod", _product(factors), self.factor()))]
             elif text == "x" and factors[-1].head == "num" and self.is_before_number():
                 self.take()
                 factors.append(self.factor())
@@ -272,8 +272,9 @@ class Parser(Atoms):
         text = self.token.text
         if text in FUNCTIONS or text in GREEK:
             return False
-        scaled = after.head == "mul" and after.args[-1].head == "num"
-        if not scaled and after.head not in ("num", "div", "unit", "percent"):
+        last = after.args[-1] if after.head == "mul" else after
+        scaled = last.head == "num" or (last.head == "pow" and last.args[0].head == "num")
+        if not scaled and after.head not in ("div", "unit", "percent"):
             return False
         if len(text) > 3 or (len(text) > 1 and text in UNITS):
             return True

@@ -15,6 +15,7 @@ from rlgym_llm_rewards.math.tokens import Comma, LimitError, UnreadableError
 __all__ = ["Reading", "fit", "read"]
 
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
+_THOUSANDS = re.compile(r"(?<![\d,])[1-9]\d{0,2}(?:(?:\{,\}|,)\d{3})+(?!\d)")
 _COMMA = re.compile(r"\d(?:\{,\}|,)\d")
 
 
@@ -46,9 +47,11 @@ def _read(text: str, decimal_comma: str, imaginary: str) -> Reading:
         text = _DOUBLED.sub(r"\\", text)
     commas: list[Comma] = ["thousands"]
     if _COMMA.search(text):
-        commas = {"auto": ["thousands", "list", "decimal"], "never": ["thousands", "list"]}.get(
-            decimal_comma, ["decimal"]
-        )  # type: ignore[assignment]
+        is_decimal = _COMMA.search(_THOUSANDS.sub("", text)) is not None
+        auto: list[Comma] = ["thousands", "list", "decimal"]
+        commas = auto if is_decimal else auto[:2]
+        if decimal_comma != "auto":
+            commas = ["decimal"] if decimal_comma == "always" else auto[:2]
     trees: list[tuple[Comma, Node]] = []
     problem: Exception | None = None
     for comma in commas:

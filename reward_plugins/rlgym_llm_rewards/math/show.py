@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from rlgym_llm_rewards.math.nodes import Node
@@ -73,7 +74,8 @@ def _factor(node: Node) -> str:
 
 
 def _base(node: Node) -> str:
-    return f"({show(node)})" if node.head in (*_LOOSE, "mul", "div", "pow") else show(node)
+    loose = node.head in (*_LOOSE, "mul", "div", "pow") or isinstance(node.args[0], Fraction)
+    return f"({show(node)})" if loose else show(node)
 
 
 _WRITERS = {

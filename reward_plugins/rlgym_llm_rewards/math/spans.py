@@ -21,12 +21,29 @@ __all__ = [
 ]
 
 _EDGE = ' \t\n\r\f\v\0*`"“”\u00a0\u200b\u200c\u200d\u2060\u3000\ufeff'
+# Direction marks and isolates (no overrides), arrows, emoji, check marks (no crosses).
+_SYMBOLS = [
+    (0x200E, 0x200F),
+    (0x2066, 0x2069),
+    (0x2190, 0x21FF),
+    (0x25A0, 0x25B1),
+    (0x2600, 0x2714),
+]
+_SYMBOLS += [(0x2719, 0x274B), (0x274D, 0x27BF), (0x2B00, 0x2BFF), (0xFE0E, 0xFE0F)]
+_SYMBOLS += [(0x1F000, 0x1FAFF)]
+_EDGES = _EDGE + "".join(chr(code) for first, last in _SYMBOLS for code in range(first, last + 1))
+_ENDS_IN = (".", "。", "\\", "~", "_", "$", *(f"\\{space}" for space in (*",;:!", "quad", "qquad")))
+_STARTS_WITH = ("\\", "~")
+_LEADING = re.compile(r"(?:[\s~]|\\(?:[,;:!\s]|q?quad(?![A-Za-z])|\\(?![A-Za-z{}])))++")
+_LABEL = re.compile(
+    r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*?(?:[A-Za-z]{3}[^{}]*\}\s*[=:]|:\s*\})\s*(?=\S)"
+)
 
 _DELIMITER = re.compile(r"(?<!\\)\$\$?|(?<!\\)\\[()\[\]]")
 _CLOSING_DOLLAR = re.compile(r"\$(?!\d|<<)")
 _CLOSING = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]"}
 _NO_WORDS = re.compile(
-    r"\\(?:text\w*|math[a-z]+|mbox|operatorname)\s*\{[^{}]*+\}|\\(?:[A-Za-z]++|[,;:!])"
+    r"\\(?:text\w*|math[a-z]+|mbox|operatorname|begin|end)\s*\{[^{}]*+\}|\\(?:[A-Za-z]++|[,;:!])"
 )
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _DANGLING = re.compile(r"(?:\band|\bor|[-+=,])\s*\Z")
@@ -36,21 +53,21 @@ _UNIT = r"""(?:
     \s?(?:\\?%|‰|°\s?[CF]?|\^?\{?\\(?:degree|circ)\b\}?|[€£¥](?!\d)|\\?\$(?![\w\\(]))
   | \s?(?:percent(?:age)?|pct|degrees?|dollars?|cents?|euros?|pounds?|hours?|minutes?|seconds?
       |hundred|thousand|million|billion|trillion|dozen|days?|weeks?|months?|years?|meters?|metres?|feet|foot|inches|miles?|grams?|kilograms?|liters?
-      |km/h|m/s|mph|[mcdk]?m|[mk]?g|mL|ml|[Ll]|lbs?|oz|ft|yd|hrs?|h|min|s)(?:[²³]|\^\{?[23]\}?)?(?![A-Za-z])
+      |[ap]\.m\.|[AP]\.M\.|am|pm|AM|PM|km/h|m/s|mph|[mcdk]?m|[mk]?g|mL|ml|[Ll]|lbs?|oz|ft|yd|hrs?|h|min|s)(?:[²³]|\^\{?[23]\}?)?(?![A-Za-z])
   | [A-Za-zµ]++[²³]?+ )"""
 _DIGITS = r"(?:\d++(?:[.,]\d++|\{,\}\d++|\\,\d{3})*+|\.\d++)"
 NUMBER = rf"""
     (?:(?<![\w)\]}}.])[-+−]\s?)?+ (?:\\?\$\s?|[€£¥]\s?)?+ (?:(?<=[$€£¥])[-−])?+
-    (?<![A-Za-z_\d.]){_DIGITS}
+    (?<![A-Za-z_\d.]){_DIGITS} (?:(?:[ ]:[ ]|:){_DIGITS})*+
     (?:[ ]\d++/\d++|[ ]?/[ ]?{_DIGITS})?+
-    (?:[eE][-+]?\d++|[ ]?[×x*][ ]?10\s?\^\s?\{{?[-−]?\d++\}}?)?+
+    (?:[eE][-+]?\d++|[ ]?[×x*][ ]?10(?:\s?\^\s?\{{?[-−]?\d++\}}?|[⁻⁺]?[⁰¹²³⁴-⁹]++))?+
     [¼½¾⅓⅔²³]*+ (?:,(?=\D|$))?(?<!,)
     {_UNIT}?+"""
-"""A number in running text: sign, currency, mixed or common fraction, power of ten, unit."""
+"""A number in running text: sign, currency, time or ratio, fraction, power of ten, unit."""
 
 _NAME = r"(?:[A-Za-zπθ∞](?![^\W\d_]|['’]s)|(?:sqrt|pi|sin|cos|tan|log|ln|exp)(?![A-Za-z]))"
 _ATOM = rf"""[(\[{{|√]*+ (?:{NUMBER} | (?<![^\W\d]){_NAME})
-    (?: [)\]}}|!²³⁴]++ | [_^]\{{?[-−]?\w++\}}? )*+"""
+    (?: [)\]}}|!⁻⁺⁰¹²³⁴-⁹]++ | [_^]\{{?[-−]?\w++\}}? )*+"""
 # Atoms joined by operators, or standing without a space beside a bracket.
 _EXPRESSION = re.compile(
     rf"(?>{_ATOM}(?:(?:[ ]?(?:[-+−*/×÷·^]|\*\*)[ ]?|(?=[(\[√πA-Za-z])){_ATOM})*+)",
@@ -66,7 +83,7 @@ _SUFFIX = re.compile(rf"(?:{_UNIT})?+", re.VERBOSE)
 _ENDS = re.compile(r"(?=[\s.,;:!?)*`\"'”’<]|$)|" + SCRIPT)
 _LIST_JOINT = re.compile(r"\s?,\s?(?:(?:and|or)\s)?|\s?;\s?|\s(?:and|or|et|ou|und|oder)\s|[和或]")
 _SAYS_LIST = re.compile(r"(?:\b(?:is|are|be|either)|[:=：])\s*\Z")
-_LAST_WORD = re.compile(r"(?:\bor|\band|\bnot|n['’]t|\bbe|[^\w\s=:：.])\s*\Z")
+_LAST_WORD = re.compile(r"(?:\bor|\band|\bnot|n['’]t|\bbe|\d\s:|[^\w\s=:：.])\s*\Z")
 _UNREAD = re.compile(r"\s?(?:[+^]|\*(?!\*))\s?\w")  # 10+John's age
 _OPENED, _CLOSED = re.compile(r"[(\[{]"), re.compile(r"[)\]}]")
 _BALANCED = re.compile(r"[^()\[\]{}]*")
@@ -91,14 +108,41 @@ class Piece(NamedTuple):
 
 
 def tidy(text: str) -> str:
-    """The text without white space, bold and code marks at its ends, or one closing full stop.
+    r"""The text without what only sets it off: space, emphasis, a closing full stop, a label.
 
-    >>> tidy(" **42.**"), tidy("1, 2, ...")
-    ('42', '1, 2, ...')
+    >>> tidy(" **42.**"), tidy("1, 2, ..."), tidy(r"\,\sqrt{2}\ "), tidy(r"$\text{Area} = 9.$")
+    ('42', '1, 2, ...', '\\sqrt{2}', '9')
     """
-    text = text.strip(_EDGE)
-    if text.endswith((".", "。")) and not text.endswith(".."):
-        text = text[:-1].rstrip(_EDGE)
+    if text.isdecimal():
+        return text
+    text = text.strip(_EDGE if text.isascii() else _EDGES)
+    if text.endswith(_ENDS_IN) or text.startswith(_STARTS_WITH):
+        return _pared(text)
+    return text
+
+
+def _pared(text: str) -> str:
+    lead = _LEADING.match(text)
+    start, end = lead.end() if lead else 0, len(text)
+    is_emphasized = False
+    while start < end and (text[end - 1] in _EDGES or text.endswith(_ENDS_IN, start, end)):
+        last = text[end - 1]
+        if last == "$" or text.endswith("..", start, end):
+            break
+        is_emphasized |= last == "_"
+        # A macro goes whole: its backslash is the last one.
+        is_macro = last.isalpha() or (last in ",;:!" and text[end - 2] == "\\")
+        end = text.rindex("\\", start, end) if is_macro else end - 1
+    while is_emphasized and start < end and text[start] == "_":
+        start += 1
+    text = text[start:end]
+    if text.startswith("$") and text.endswith("$"):
+        inner = text.strip("$")
+        if inner and "$" not in inner.replace("\\$", ""):
+            return tidy(inner)
+    label = _LABEL.match(text)
+    if label and text.count("\\text") < 2:
+        return tidy(text[label.end() :])
     return text
 
 
@@ -136,7 +180,7 @@ def math_spans(text: str) -> list[Piece]:
             if other[0] == closing:
                 inner = text[mark.end() : other.start()]
                 if _delimits(mark[0], inner, text[other.end() : other.end() + 1]):
-                    spans.append(Piece(mark.start(), other.end(), inner.strip()))
+                    spans.append(Piece(mark.start(), other.end(), tidy(inner)))
                     index = ahead
                 break
     return spans
@@ -144,6 +188,8 @@ def math_spans(text: str) -> list[Piece]:
 
 def _delimits(mark: str, inner: str, behind: str) -> bool:
     if mark == "$" and (behind.isdecimal() or inner[:1].isspace() != inner[-1:].isspace()):
+        return False
+    if inner[:1] in ("?", "!"):  # the signs of two amounts enclose the end of a sentence
         return False
     return is_math(inner)
 

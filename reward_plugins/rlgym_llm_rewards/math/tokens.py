@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from rlgym_llm_rewards.math.characters import to_ascii
 from rlgym_llm_rewards.math.units import UNITS
-from rlgym_llm_rewards.math.vocabulary import IGNORED, SPACES, TEXT_FONTS
+from rlgym_llm_rewards.math.vocabulary import FUNCTIONS, IGNORED, SPACES, TEXT_FONTS
 
 __all__ = [
     "MAX_CHARS",
@@ -55,12 +55,12 @@ _NUMBERS: dict[Comma, str] = {
     # Groups of three digits; a space joins them only where every group fits.
     "thousands": rf"{_HEAD}(?:(?:{_JOINT}\d{{3}})+|(?:[ ]\d{{3}})+)(?!\d|,\d){_TAIL}",
     "list": rf"{_HEAD}(?:(?:\{{,\}}|\\[,!])\d{{3}})+(?!\d){_TAIL}",
-    "decimal": r"\d{1,3}(?:\.\d{3})+,\d+|(?:0+|\d+(?=\D+(?!\d{3}(?!\d))))(?:\{,\}|,)\d+",
+    "decimal": r"\d{1,3}(?:\.\d{3})+,\d+|\d+(?:\{,\}|,)\d+",
 }
 _SCANNERS: dict[Comma, re.Pattern[str]] = {
     comma: re.compile(
         rf"(?P<space>\s+)|(?P<number>{_REPEATING}|{numbers}|\d+{_TAIL}|\.\d+)"
-        r"|(?P<word>[^\W\d_]+)|(?P<command>\\(?:[A-Za-z]+\*?|.))"
+        r"|(?P<word>(?:or|and)(?=[A-Z0-9(\\])|[^\W\d_]+)|(?P<command>\\(?:[A-Za-z]+\*?|.))"
         r"|(?P<sign>\*\*|<=|>=|!=|==|=<|~=|//|[-+*/^_=<>()\[\]{}|,;:!%'&$~.€£¥₹¢])",
         re.DOTALL,
     )
@@ -114,7 +114,7 @@ def _scan(text: str, comma: Comma, tokens: list[Token]) -> None:
         argument = _TEXT_ARGUMENT.match(text, position) if is_text else None
         if argument is not None:
             position = argument.end()
-            _add_text((argument[1] or argument[2]).strip(" ~"), found, comma, tokens)
+            _add_text((argument[1] or argument[2] or "").strip(" ~"), found, comma, tokens)
         else:
             tokens.append(Token(kind, found, spaced))  # type: ignore[arg-type]
         spaced = False
@@ -128,7 +128,11 @@ def _add_text(content: str, command: str, comma: Comma, tokens: list[Token]) -> 
         tokens.append(Token("word", content.lower(), True))
     elif _NO_LETTERS.fullmatch(content):
         _scan(content, comma, tokens)
-    elif command.startswith(r"\operatorname") or (len(content) == 1 and content not in UNITS):
+    elif (
+        command.startswith(r"\operatorname")
+        or content in FUNCTIONS
+        or (len(content) == 1 and content not in UNITS)
+    ):
         tokens.append(Token("word", content, True))
     else:
         tokens.extend(Token("text", word, True) for word in content.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rlgym_llm_rewards.math.denial import is_denied, is_operand, is_rejected, rejects_itself
 from rlgym_llm_rewards.math.found import Found, Where
 from rlgym_llm_rewards.math.spans import (
     Piece,
@@ -30,11 +31,15 @@ _STATES = re.compile(r"\b(?:is|are|was|were|be|equals|gives|makes|it|so)\b|[.?!]
 _STARTS_PROSE = re.compile(
     r"(?:(?!(?:sin|cos|tan|log|ln|exp|pi)\b)[^\W\d_]{2,}[\s,:]|[IAa]\s)(?!\s*[-+*/=<>^(])"
 )
-_NEGATION = re.compile(
-    r"(?:\bnot|n['’]t|\bcannot|\bnever|\bneither|\bnor)(?:\s+(?:be|equal(?:\s+to)?|exactly))?[\s$(:*]*\Z"
-)
 # What the other alternative is was not read. ", or" says the same in other units.
 _OR = re.compile(r"[^,]\s+or\s+\Z")
+# "f(2) = 5, as desired": words that say nothing of their own.
+_AFTERTHOUGHT = re.compile(
+    r"[,;]\s+(?:as|which|so|since|because|hence|thus|therefore|by|q\.?e\.?d)\b[^\d=<>\\$]*\Z",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r">\s+(?=[-−]?[$€£¥]?\d[\d.,/]*%?\Z)")
+_ROW = re.compile(r"\|[^|\n]*[^\W\d_]{3}[^|\n]*\|(?:[^|\n]*\|)*?([^|\n]*)\|")
 _COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 _LEADS_TO = re.compile(r"(?:\b(?:is|are|be|equals|gives)\b|[=:])\s*")
 _LINE_START = re.compile(r"\n|[.?!]\s|[。！？]")
@@ -56,6 +61,9 @@ def last_statement(
     Found(text='$12', where='number', start=15, parts=())
     """
     stripped = text.rstrip()
+    trailing = _AFTERTHOUGHT.search(stripped, max(len(stripped) - 80, 0))
+    if trailing and _is_expression(stripped[: trailing.start()]):
+        stripped = stripped[: trailing.start()]
     base = max(len(stripped) - _WINDOW, 0)
     window = stripped[base:]
     if wants_choice and not (_is_expression(stripped) and _OPERATOR.search(stripped)):
@@ -64,9 +72,14 @@ def last_statement(
             start = max(len(stripped) - 2 * _MAX_REMARK, 0) + letter.start
             return Found(letter.text, "text", start)
     if _is_expression(stripped):
-        whole = tidy(stripped).removeprefix("=").lstrip()
         start = len(stripped) - len(stripped.lstrip())
-        return Found(whole, "text", start) if whole.strip("#$,\\ ") else None
+        row = _ROW.fullmatch(stripped, start)
+        quote = _QUOTED.match(stripped, start)
+        whole = row[1] if row else stripped[quote.end() :] if quote else stripped
+        whole = tidy(whole).removeprefix("=").lstrip()
+        if rejects_itself(whole) or not whole.strip("#$,\\ "):
+            return None
+        return Found(whole, "text", start)
     found = _last(window, base, num_parts)
     if found is None and anywhere:
         digit = _UP_TO_LAST_DIGIT.match(stripped, 0, base)
@@ -107,8 +120,11 @@ def _last(window: str, base: int, num_parts: int) -> Found | None:
         piece = last_number(window, end, num_parts) if end else None
     if piece is None or len(window) - piece.end > _MAX_REMARK:
         return None
-    before = max(piece.start - 32, 0)
-    if _NEGATION.search(window, before, piece.start) or _OR.search(window, before, piece.start):
+    if is_denied(window, piece.start) or is_rejected(window, piece.end):
+        return None
+    if _OR.search(window, max(piece.start - 32, 0), piece.start):
+        return None
+    if is_operand(window, piece.start):
         return None
     return _found(piece, where, base)
 

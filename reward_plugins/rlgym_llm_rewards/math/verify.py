@@ -199,7 +199,7 @@ def _by_number(answer: str, where: Where, gold: Gold, policy: Policy) -> Verdict
     """Same text, or two plain numbers."""
     if answer == gold.text:
         return Verdict(VerdictStatus.CORRECT, "identical", answer, where, gold=gold.text)
-    if gold.number is None or policy.form != "value" or policy.units != "strip":
+    if gold.number is None or not _by_default(policy):
         return None
     number = parse_number(answer)
     if number is None:
@@ -216,6 +216,11 @@ def _by_number(answer: str, where: Where, gold: Gold, policy: Policy) -> Verdict
         gold.text,
         str(gold.number.value),
     )
+
+
+def _by_default(policy: Policy) -> bool:
+    """Whether plain numbers are read and compared as usual."""
+    return (policy.form, policy.units) == ("value", "strip") and policy.decimal_comma != "always"
 
 
 def _by_words(answer: str, where: Where, gold: Gold) -> Verdict | None:
@@ -236,7 +241,7 @@ def _by_words(answer: str, where: Where, gold: Gold) -> Verdict | None:
         return None
     if gold.trees:  # letters are mathematics first
         return verdict(VerdictStatus.CORRECT, "words") if same_word(answer, gold.text) else None
-    same = words(answer) == words(gold.text)
+    same = words(answer) == words(gold.text) != ""
     return verdict(VerdictStatus.CORRECT if same else VerdictStatus.WRONG, "words")
 
 

@@ -17,7 +17,7 @@ FUNCTIONS = {
 } | {
     "lg": "lg", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "arctg": "arctan",
     "tg": "tan", "ctg": "cot", "cosec": "csc", "sign": "sgn", "ceiling": "ceil",
-    "gamma_function": "gamma", "sqrt": "sqrt", "cbrt": "cbrt", "binom": "binom",
+    "sqrt": "sqrt", "cbrt": "cbrt", "binom": "binom",
     "binomial": "binom", "factorial": "factorial", "det": "det", "log2": "log2", "log10": "lg",
 }  # fmt: skip
 """Functions by the names people give them."""
