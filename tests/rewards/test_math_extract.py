@@ -144,12 +144,133 @@ def test_no_answer(completion):
 
 
 @pytest.mark.parametrize(
+    "completion",
+    [
+        r"\boxed{19\text{ is incorrect}}",
+        r"\boxed{19 \text{ (not correct)}}",
+        r"\boxed{19 ❌}",
+        r"\boxed{19}. That is wrong.",
+        r"I doubt that it is \boxed{19}.",
+        r"A wrong answer is \boxed{19}.",
+        r"The answer is close to \boxed{19}.",
+        "It isn't true that the answer is 19.",
+        "I don't think the answer is 19.",
+        "I am not sure whether the answer is 19.",
+        "We deny that $x = 19$.",
+        "The answer is anything but $19$.",
+        "The answer is nowhere near 19.",
+        "The incorrect answer is 19.",
+        "If the answer is 19, we are lost.",
+        "The answer is 19 (wrong).",
+        "The answer is 19, which is wrong.",
+        "The answer is 19? No.",
+        "#### 19 (wrong)",
+        "19 (wrong)",
+        "So 19 is wrong.",
+        "First we add.\nIt is far from 19.",
+        "First we add.\nI doubt that it is 19.",
+        "It is greater than 19.",
+        "First we add.\nIt is half of 19.",
+    ],
+)
+def test_a_denied_answer_is_none(completion):
+    assert extract(completion, STANDARD) is None
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        ("The wrong answer is 12. We find 19.", "19"),
+        (r"\boxed{19}. A wrong answer is 12.", "19"),
+        ("12 is not prime, so the answer is 19.", "19"),
+        ("I am not sure, but the answer is 19.", "19"),
+        (r"It is not true for $n=2$. So \boxed{19}.", "19"),
+        (r"\boxed{19}. This is not the only way.", "19"),
+        (r"\boxed{\text{not a function}}", r"\text{not a function}"),
+        (r"\boxed{\text{False}}", r"\text{False}"),
+        ("The number of wrong answers is 19.", "19"),
+        ("The number of people who refused to sing is 19.", "19"),
+        ("The Doubtfires have 19 cats.", "19"),
+        ("The answer is a total of 19 pens.", "19 pens"),
+        ("She needs at least 19 cents.", "19 cents"),
+    ],
+)
+def test_what_denies_something_else(completion, text):
+    assert text_of(completion) == text
+
+
+@pytest.mark.parametrize(
+    ("clause", "text"),
+    [
+        ("greater than 19", "greater than 19"),
+        ("at least $19$", "at least $19$"),
+        ("no more than 19 pens", "no more than 19 pens"),
+        ("half of 19", "half of 19"),
+        ("the square of 19", "square of 19"),
+        ("twice 19", "twice 19"),
+    ],
+)
+def test_a_bound_is_handed_over_whole(clause, text):
+    assert text_of(f"The answer is {clause}.") == text
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        (r"\boxed{\,19\;}", "19"),
+        (r"\boxed{\quad 19~}", "19"),
+        (r"\boxed{19\\}", "19"),
+        (r"\boxed{\{1, 2\}\,}", r"\{1, 2\}"),
+        (r"$\sqrt{19}.$", r"\sqrt{19}"),
+        (r"The answer is $\sqrt{19}\,.$", r"\sqrt{19}"),
+        ("__19__", "19"),
+        ("The answer is _19_.", "19"),
+        ("> 19", "19"),
+        ("> x", "> x"),
+        ("| Total | 19 |", "19"),
+        ("| Part | Value |\n|---|---|\n| Answer | 19 |\nThat took 3 steps.", "19"),
+        ("| Answer | Unit |\n|---|---|\n| 19 | cm |", "19"),
+        ("🎉 **19 cm**", "19 cm"),
+        ("\u206719\u2069", "19"),
+        ("\u202e91", "\u202e91"),
+        (r"\text{Answer: } 19", "19"),
+        (r"$\text{Area} = 19$", "19"),
+        (r"$\text{cats}=3, \text{dogs}=4$", r"\text{cats}=3, \text{dogs}=4"),
+        (r"\beginboxed{19}", "19"),
+        ("how many $? about 19$", "19$"),
+        ("Answer: 19 (i.e., 38/2)", "19"),
+        ("g(2)=19, as claimed.", "g(2)=19"),
+        ("The answer is 19 in.", "19 in"),
+    ],
+)
+def test_what_only_sets_an_answer_off(completion, text):
+    assert text_of(completion) == text
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        ("Final Answer: The area of $ABC$ is 19.", "19"),
+        ("The answer: $n$ is 19.", "19"),
+        (r"The answer: $n$ equals $\frac{1}{2}$ here.", r"\frac{1}{2}"),
+        ("Answer: $8$ is the least of them.", "8"),
+        ("Answer: Thus, he has 9 + 10 = <<9+10=19>>19 pens.", "19"),
+        (r"答案：总共是 (\frac{2}{5}) 米。", r"(\frac{2}{5})"),
+    ],
+)
+def test_a_sentence_behind_a_marker(completion, text):
+    assert text_of(completion) == text
+
+
+@pytest.mark.parametrize(
     ("completion", "text", "num_parts", "parts"),
     [
         (r"\boxed{2}\boxed{3}", "2, 3", 1, ("2", "3")),
         (r"$\boxed{2}$ and $\boxed{3}$", "2, 3", 1, ("2", "3")),
         (r"\[\boxed{2} \quad \text{and} \quad \boxed{3}\]", "2, 3", 1, ("2", "3")),
         (r"\boxed{2} or \boxed{3}", "2 or 3", 1, ("2", "3")),
+        (r"$\boxed{2}$ $\boxed{3}$", "3", 1, ()),
+        (r"$\boxed{2}$ $\boxed{3}$", "2, 3", 2, ("2", "3")),
         (r"\boxed{3}, \boxed{3}", "3", 1, ()),
         ("\\boxed{2}\n\\boxed{3}", "3", 1, ()),
         (r"\boxed{2} cats, \boxed{3} dogs", "3", 1, ()),
@@ -191,6 +312,16 @@ def test_several_boxes(completion, text, num_parts, parts):
         ("The roots are 2, 7.", "2, 7", "number"),
         ("In 2031, 19 came.", "19", "number"),
         ("它等于19米。", "19", "number"),
+        ("They meet at 9:45.", "9:45", "number"),
+        ("It leaves at 9:45 AM.", "9:45 AM", "number"),
+        ("The ratio is 3 : 4.", "3 : 4", "number"),
+        ("It weighs 2 × 10⁻⁶ kg.", "2 × 10⁻⁶ kg", "number"),
+        ("There are 2.5 x 10^6 of them.", "2.5 x 10^6", "number"),
+        (
+            r"It is $\begin{bmatrix}1&2\\3&4\end{bmatrix} - \begin{bmatrix}0&1\\1&0\end{bmatrix}$",
+            r"\begin{bmatrix}1&2\\3&4\end{bmatrix} - \begin{bmatrix}0&1\\1&0\end{bmatrix}",
+            "math",
+        ),
     ],
 )
 def test_without_a_marker(completion, text, where):
@@ -280,6 +411,7 @@ def test_where_it_stood():
         ("$2$ or $3$", "$2$ or $3$"),
         (r"so $x \in \boxed{[1, 4)}$.", "[1, 4)"),
         (r"$\boxed{2}$ and $\boxed{3}$", "2, 3"),
+        (r"$\boxed{2}$ $\boxed{3}$", "2, 3"),
         ("7 + 12 = 19\n#### 19", "19"),
         ("7 + 12 = 19\nA: 19", "19"),
         ("A: Lisbon", "A: Lisbon"),
@@ -294,7 +426,8 @@ def test_gold(gold, text):
 
 PIECES = [
     *r"\boxed \boxed{ \fbox{ { } $ $$ \( \) \[ #### <answer> </answer> <think> </think> |>".split(),
-    *"answer is not or 答案 : . , - ^ = ( 5 1/2 A B x".split(),
+    *"answer is not or 答案 : . , - ^ = ( 5 1/2 A B x wrong doubt than _ ~ | ➡ ⁸".split(),
+    *r"\, \quad \\ \text{".split(),
     *(" ", "\n", "\nA:", '":', "\0", "\ud800"),
 ]
 NASTY = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join)
@@ -343,7 +476,9 @@ def test_every_ending_gives_the_number(number):
             "0.",
         ),
         *("A, ", "I ", "5 or ", "((1", "x = 1. ", "- ", '{"', '"gold": {', "9", "a", "\\", "["),
-        *(r"\text{", r"\sqrt{", r"\boxed{1}", r"\boxed{1}, "),
+        *(r"\text{", r"\sqrt{", r"\boxed{1}", r"\boxed{1}, ", "\\,", "~", "_", "➡", "$$"),
+        *("not ", "I doubt ", "the wrong answer is 5 ", "if the answer is 5. ", "| Answer | "),
+        *("3:", "3 : ", "10⁸", "is 5 ", "half of ", r"\text{abc} = ", "<<", "<<1>>", "\\\\"),
     ],
 )
 def test_long_repetitions_come_to_an_end(piece):

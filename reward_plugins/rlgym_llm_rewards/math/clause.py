@@ -155,9 +155,7 @@ def _up_to_prose(clause: str) -> str:
 
 
 def _of_sentence(clause: str, value: int | None, num_parts: int) -> str:
-    """The value that starts there if it is mathematics only; else the number after the last verb,
-    or the first one.
-    """
+    """The value that starts there, or the first number from there on or behind the last verb."""
     if value is not None:
         kept = _up_to_prose(clause[value:])
         is_whole = kept.count("(") == kept.count(")")

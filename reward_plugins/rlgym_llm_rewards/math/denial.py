@@ -37,11 +37,13 @@ _NEGATED = re.compile(
 # n = 42", "the wrong answer is 42". People who doubt or refuse things may be counted.
 _DENIED = re.compile(
     rf"""(?: \b(?:I|we)\b [^.,;:!?\n]{{0,20}}? (?: \b(?:doubt|deny|refuse|reject|disagree)\b
-        | {_NOT} (?!\s+(?:forget|only|just|hard|difficult)) (?:\s+\w+){{0,2}}? \s+ (?: sure | certain
-          | convinced | confident | think | believe | say | claim | agree | accept | know | conclude ) )
+        | {_NOT} (?!\s+(?:forget|only|just|hard|difficult)) (?:\s+\w+){{0,2}}? \s+
+          (?: sure | certain | convinced | confident | think | believe | say | claim | agree
+            | accept | know | conclude ) )
       | {_NOT} (?:\s+\w+)? \s+ (?: true | right | correct | clear | likely | possible | certain
           | the\s+case ) \s+ (?: that | to\s+(?:say|claim|think|assume) )
-      | \b(?: false | untrue | wrong | incorrect | impossible | unlikely | mistaken | doubtful ) \s+ that
+      | \b(?: false | untrue | wrong | incorrect | impossible | unlikely | mistaken | doubtful )
+        \s+ that
       | (?<!for\ )(?<!of\ ) \b(?:the|an?) \s+ (?:common\s+)? (?: wrong | incorrect | false ) \s+
         (?:final\s+)? (?: answer | value | result | solution | option | choice | guess ) ) \b
     (?: (?!\b(?:so|but|hence|thus|therefore|and|then|because|since)\b) [^.,;:!?\n] )*+
@@ -64,9 +66,10 @@ _IS = r"(?:is|was|would\s+be)"
 # Right behind the answer: "is wrong", ". That is incorrect", "(wrong)", "? No".
 _REJECTED = re.compile(
     rf"""[\s$\\)}}\]*.,;:]{{0,8}} (?:
-      (?:(?:but|and|which|that|this|it)\s+){{0,2}} (?:{_IS}\s+{_ADVERB}{_WRONG} | {_IS}n['’]t\s+(?:correct|right|true|the\b))
+      (?:(?:but|and|which|that|this|it)\s+){{0,2}}
+        (?: {_IS}\s+{_ADVERB}{_WRONG} | {_IS}n['’]t\s+(?:correct|right|true|the\b) )
     | {_IS}\s+not\s+the\b | [(\[–—-]\s*(?:{_IS}\s+|this\s+is\s+)?{_WRONG} | \?\s*No\b | [❌✗✘] )""",
-    re.VERBOSE,
+    re.VERBOSE | re.IGNORECASE,
 )
 _REJECTS_ITSELF = re.compile(
     rf"[\w)\]][\s([,;:–—-]+(?:(?:which\s+)?{_IS}\s+{_ADVERB})?(?:{_WRONG}|not\s+the\b)|[❌✗✘]",

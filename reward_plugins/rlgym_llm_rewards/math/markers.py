@@ -121,7 +121,10 @@ def _answer(text: str, limit: int) -> Marker | None:
     for start in islice(_mentions(text, limit), _MAX_TRIES):
         match = _ANSWER.match(text, start) or _beside(text, start, _HEADING_START, _HEADING)
         if match and not _INSTRUCTION.search(text, max(start - 24, 0), start):
-            denied = is_denied(text, start) or is_disowned(text, start)
+            disowned = is_disowned(text, start)
+            if disowned and text[start + 6] in "sS":  # wrong answers may be counted
+                continue
+            denied = disowned or is_denied(text, start)
             return Marker(start, match.end(), "phrase", is_denied=denied)
         if match is None and (cell := _beside(text, start, _CELL_START, _CELL)):
             return Marker(start, cell.end(), "phrase", text.index("|", cell.end()))

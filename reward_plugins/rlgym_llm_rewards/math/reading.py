@@ -10,7 +10,7 @@ from rlgym_llm_rewards.math.nodes import Node
 from rlgym_llm_rewards.math.parse import parse
 from rlgym_llm_rewards.math.policy import Policy
 from rlgym_llm_rewards.math.shape import is_listed
-from rlgym_llm_rewards.math.tokens import Comma, LimitError, UnreadableError
+from rlgym_llm_rewards.math.tokens import MAX_CHARS, Comma, LimitError, UnreadableError
 
 __all__ = ["Reading", "fit", "read"]
 
@@ -35,6 +35,8 @@ def read(text: str, policy: Policy) -> Reading:
     >>> [comma for comma, _ in read("3,5", Policy()).trees]
     ['thousands', 'decimal']
     """
+    if len(text) > MAX_CHARS:
+        return Reading((), f"an answer of {len(text)} characters", True)
     return _read(text, policy.decimal_comma, policy.imaginary_unit)
 
 
@@ -67,9 +69,6 @@ def _read(text: str, decimal_comma: str, imaginary: str) -> Reading:
     return Reading((), str(problem), isinstance(problem, LimitError))
 
 
-_SPACE = r"(?:\\[,;:! ]|\\q?quad\b|~|\s)"
-_LEADING = re.compile(rf"\A{_SPACE}+")
-_TRAILING = re.compile(rf"(?:{_SPACE}|(?<![\\.])[.,;:](?!\.)|\\\\|\\\Z)+\Z")
 _WORDS_ONLY = re.compile(r"\A\\text\{([A-Za-z ]+)\}\Z")
 _AM_PM = re.compile(r"(?<=\d)\s*([ap])\.\s?m\.?\Z", re.IGNORECASE)
 _NAMED = {
@@ -79,13 +78,20 @@ _NAMED = {
 """What people name in words."""
 
 
+_MACROS = (r"\,", r"\;", r"\:", r"\!", r"\ ", r"\qquad", r"\quad")
+
+
 def _without_edges(text: str) -> str:
-    r"""The text without spaces and punctuation around it, inside dollar signs too."""
-    previous = None
-    while previous != text:
-        previous = text
-        text = text.strip().removeprefix("$").removesuffix("$").strip()
-        text = _TRAILING.sub("", _LEADING.sub("", text))
+    """The text without spaces, dollar signs and punctuation around it."""
+    length = -1
+    while len(text) != length:
+        length = len(text)
+        text = text.strip(" \t\r\n$~").rstrip(",;:")
+        for macro in _MACROS:
+            text = text.removeprefix(macro).removesuffix(macro)
+        text = text.rstrip("\\")  # what is left of a macro cut short
+        if not text.endswith(".."):
+            text = text.removesuffix(".")
     text = _WORDS_ONLY.sub(r"\1", text)
     return _AM_PM.sub(r" \1m", text).replace("{:}", ":")
 
