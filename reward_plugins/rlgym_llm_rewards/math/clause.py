@@ -47,7 +47,7 @@ _STARTS_PLAIN = re.compile(
 # Where an answer that starts like mathematics goes over into prose.
 _FUNCTION = r"(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|frac|and|or|[a-z]\b)"
 _PROSE = re.compile(
-    rf"""[,;:]?\s+(?:because|since|so|which|as|where|for|when|if|in(?=\s+\w)|after|from|with|by|that|hence|thus
+    rf"""(?:[,;:]|(?<!\s))\s+(?:because|since|so|which|as|where|for|when|if|in(?=\s+\w)|after|from|with|by|that|hence|thus
         |therefore|but|it|this|is|was|has|due|parce|car|donc|weil|non|not|rather)\b(?!\s*=)
     | [,;:]\s+(?!{_FUNCTION})(?=[^\W\d_]{{2,}}(?!\s*=))
     | \s[-–—]\s+(?=[^\W\d_]{{3,}}) | \s\((?=[^\W\d_]{{3,}}|[a-z]\.[a-z]\b) | [，；]
@@ -55,7 +55,7 @@ _PROSE = re.compile(
     re.VERBOSE,
 )
 _REASON = re.compile(
-    r"[,;]?\s+(?:because|since|so|where|as|and\s+so|which(?!\s+(?:makes|gives|equals|totals)))\b|[，；]"
+    r"(?:[,;]|(?<!\s))\s+(?:because|since|so|where|as|and\s+so|which(?!\s+(?:makes|gives|equals|totals)))\b|[，；]"
 )
 # The first letter decides where others are only talked about: "B: A is too small".
 _FIRST_LETTER = re.compile(
@@ -69,7 +69,7 @@ _LEADS_TO = re.compile(
     r"=\s*|\b(?:is|are|was|were|makes|gives|equals|totals?|becomes|est|son)\s+|(?:是|等于)\s*"
 )
 _VALUE = re.compile(r"[$\\(\[{|√]*[-−+±]?[$€£¥(\[{\\|√]*[\d½¼¾π∞√\\]")
-_IS_VALUE = re.compile(rf"\s+(?:is|are|was|equals?)\s+{_VALUE.pattern}")
+_IS_VALUE = re.compile(rf"(?<!\s)\s+(?:is|are|was|equals?)\s+{_VALUE.pattern}")
 _CONTINUES = re.compile(r"\s*(?:[=<>≈+*/^]|,?\s*(?:or|and)\s+(?:\\?[\d$\\(]|-\d))")
 _PLAIN = re.compile(r"[-−]?\$?\d+(?:[.,]\d+)*(?:/\d+)?%?")
 
