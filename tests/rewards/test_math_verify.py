@@ -1,8 +1,9 @@
 import json
 import threading
+from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlgym_llm_rewards.math import VerdictStatus, verify
 
@@ -62,9 +63,57 @@ def test_a_verdict_says_what_it_rests_on():
     assert verdict.is_correct
 
 
-@given(st.text(), st.text(), st.sampled_from(["strict", "standard", "lenient"]))
-def test_never_raises(completion, gold, policy):
-    assert verify(completion, gold, policy=policy).status in VerdictStatus
+@given(st.integers(-(10**12), 10**12), st.integers(0, 6), st.data())
+def test_spellings_of_a_decimal(digits, places, data):
+    value = Fraction(digits, 10**places)
+    sign, size = "-" if value < 0 else "", abs(value)
+    whole_part, rest = divmod(size, 1)
+    decimals = f"{int(rest * 10**places):0{places}d}" if places else ""
+    point = "." + decimals if places else ""
+    spellings = [
+        f"{sign}{int(whole_part)}{point}",
+        f"{sign}{int(whole_part):,}{point}",
+        f"{sign}{int(whole_part):,}{point}".replace(",", "{,}"),
+        f"{sign}{int(whole_part):,}{point}".replace(",", r"\,"),
+        f"{sign}{int(whole_part)}{point or '.'}000",
+        f"{sign}\\frac{{{size.numerator}}}{{{size.denominator}}}",
+        f"{value.numerator}/{value.denominator}",
+        f"{digits} \\times 10^{{{-places}}}",
+        f"{digits}e-{places}",
+        f"{Fraction(digits, 10 ** max(places - 2, 0)) if places >= 2 else 100 * value}\\%",
+    ]
+    if rest:
+        spellings.append(f"{sign}{int(whole_part)}\\frac{{{rest.numerator}}}{{{rest.denominator}}}")
+    answer, gold = data.draw(st.sampled_from(spellings)), data.draw(st.sampled_from(spellings))
+    assert verify(rf"\boxed{{{answer}}}", gold).is_correct
+    other = value + Fraction(1, 10**places)
+    assert verify(rf"\boxed{{{answer}}}", str(other)).status == "wrong"
+
+
+PIECES = [
+    *r"\frac \sqrt \left( \right) ^ _ { } {} ( ) [ ] \{ \} | , ; : ! % $ & \\ = < \le \in".split(),
+    *r"\begin{pmatrix} \end{pmatrix} \text{ \text{} \mathrm{m} \cup \pm \infty \sum_ \log_".split(),
+    *r"\boxed{ \boxed{} #### \overline 1 0 12 3.5 x e i pi sin or and cm E 1e9 999999".split(),
+    *"- + * / ** ' ² ½ − √".split(),
+    *(" ", "\n", "\0", "\ud800", "\U0001d7d9", "\u202e"),
+]
+TEXTS = st.one_of(
+    st.lists(st.sampled_from(PIECES), max_size=20).map("".join),
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=20).map(" ".join),
+    st.binary(max_size=40).map(lambda data: data.decode("utf-8", "surrogateescape")),
+    st.binary(max_size=40).map(lambda data: data.decode("latin-1")),
+    st.binary(max_size=40).map(lambda data: data.decode("utf-16", "replace")),
+)
+
+
+@settings(max_examples=500)
+@given(TEXTS, TEXTS, st.sampled_from(["strict", "standard", "lenient"]), st.none() | TEXTS)
+def test_no_text_raises(completion, gold, policy, prompt):
+    for one, other in ((completion, gold), (rf"\boxed{{{completion}}}", gold), (gold, gold)):
+        verdict = verify(one, other, policy=policy, prompt=prompt)
+        assert verdict.status in VerdictStatus
+        assert isinstance(verdict.as_info()["status"], str)
+    assert not verify("", gold, policy=policy).is_correct or not gold.strip()
 
 
 @given(st.integers(), st.integers())

@@ -143,7 +143,7 @@ class Atoms(Brackets):
         if text == r"\sqrt":
             return self.root()
         if text in BINOMIALS:
-            return Node("call", ("binom", self.argument(), self.argument()))
+            return Node("call", ("binom", *(self.argument(of_fraction=True) for _ in range(2))))
         if text in CONSTANTS:
             return Node("const", (CONSTANTS[text],))
         if name in FUNCTIONS:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rlgym_llm_rewards.math.nodes import Node, sequence, symbols, walk
 from rlgym_llm_rewards.math.real_sets import is_set, real_set, same_set
 from rlgym_llm_rewards.math.relations import is_consistent, same_relation
-from rlgym_llm_rewards.math.shape import as_matrix, elements, expand, is_listed, unwrap
+from rlgym_llm_rewards.math.shape import as_matrix, elements, expand, is_listed, spread, unwrap
 from rlgym_llm_rewards.math.values import Comparison, Decision, UndecidedError, same_value
 from rlgym_llm_rewards.math.verdict import VerdictStatus
 
@@ -22,7 +22,7 @@ def compare(gold: Node, answer: Node, by: Comparison) -> Decision:
     """
     if not by.policy.strict_variables:
         answer = _renamed(answer, gold)
-    return _same(expand(gold), expand(answer), by)
+    return _same(expand(spread(gold)), expand(spread(answer)), by)
 
 
 def _same(gold: Node, answer: Node, by: Comparison) -> Decision:

@@ -206,7 +206,8 @@ class Parser(Atoms):
         if kind == "command":
             return text in _OPERAND_COMMANDS
         if text == "|":
-            return self.open_bars == 0
+            # In a set the bar behind a variable begins the condition.
+            return self.open_bars == 0 and not (self.in_set and after.head == "sym")
         return kind == "sign" and text in ("(", "{")
 
     def power(self) -> Node:
@@ -226,6 +227,8 @@ class Parser(Atoms):
             elif text in ("^", "**"):
                 self.take()
                 exponent = self.exponent()
+                if exponent is None and self.token.text in ("C", "F"):
+                    node = Node("unit", (node, "°" + self.take().text))
                 node = node if exponent is None else Node("pow", (node, exponent))
             elif text == "_" and node.head == "num":
                 self.take()
@@ -252,11 +255,13 @@ class Parser(Atoms):
         self.depth -= 1
         return node
 
-    def bare_exponent(self) -> Node:
+    def bare_exponent(self) -> Node | None:
         """An exponent without braces: ``-2``, ``n!``, ``2^2``."""
         is_negative = False
         while self.token.text in ("+", "-"):
             is_negative ^= self.take().text == "-"
+        if self.skip("o"):
+            return None
         if self.skip("'"):
             return Node("sym", ("'",))
         node = self.atom()

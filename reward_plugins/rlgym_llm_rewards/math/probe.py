@@ -14,6 +14,8 @@ from rlgym_llm_rewards.math.nodes import Node, symbols, walk
 __all__ = ["Probe", "evaluate", "is_tame", "probe", "real_value"]
 
 DIGITS = 50
+_SCALES = (1, 1, 5, 5, 40, 40, 1000, 1000)
+"""Sizes of the points; every second one has negative coordinates: |x - 5| is not 5 - x."""
 _MAX_MAGNITUDE = 100_000
 """Largest binary exponent of a value that is worked with further."""
 
@@ -54,7 +56,7 @@ def _mp() -> Any:
 
 
 def probe(left: Node, right: Node) -> Probe:
-    r"""Compares the values at up to six points; the points depend on the variables' names only.
+    r"""Compares the values at eight points; the points depend on the variables' names only.
 
     Points where a value is not real are left out, unless the imaginary unit is in play.
 
@@ -129,12 +131,13 @@ def _points(names: list[str], context: Any) -> Iterator[dict[str, Any]]:
     if not names:
         yield {}
         return
-    for number in range(6):
+    for number, scale in enumerate(_SCALES):
         point = {}
         for index, name in enumerate(names):
             # Irrational steps: no two coordinates stand in a simple relation.
             value = context.frac(context.sqrt(2) * (3 * index + 7 * number + 1) ** 2) * 2 + 0.3
-            point[name] = -value if number in (2, 4) and index % 2 == number // 4 else value
+            is_negative = number % 2 and (index == 0 or (number // 2 + index) % 2)
+            point[name] = -value * scale if is_negative else value * scale
         yield point
 
 

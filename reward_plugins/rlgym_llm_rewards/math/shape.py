@@ -8,7 +8,7 @@ from typing import Any
 from rlgym_llm_rewards.math.nodes import Node, sequence, symbols, walk
 from rlgym_llm_rewards.math.vocabulary import CALLABLE_LETTERS
 
-__all__ = ["as_matrix", "elements", "expand", "is_listed", "is_name", "resolve", "unwrap"]
+__all__ = ["as_matrix", "elements", "expand", "is_listed", "is_name", "resolve", "spread", "unwrap"]
 
 _MAX_SIGNS = 4
 
@@ -26,11 +26,33 @@ def expand(node: Node) -> Node:
             nested = arg.head == "seq" and arg.args[0] in ("list", "or")
             items += arg.args[1:] if nested else [arg]
         return sequence(node.args[0], items)
+    if node.head == "mul" and len(node.args) == 2 and _is_point(*node.args):
+        point: Node = node.args[1]
+        return point
     num_signs = sum(n.head in ("pm", "mp") for n in walk(node))
     if not num_signs or num_signs > _MAX_SIGNS:
         return node
     # All signs of one expression turn together, as in a pair of formulas.
     return sequence("list", [_signed(node, plus) for plus in (True, False)])
+
+
+def _is_point(name: Node, place: Node) -> bool:
+    """Whether it is a point with its name, as in A(1,2)."""
+    is_place = place.head == "seq" and place.args[0] == "tuple"
+    return is_place and name.head == "sym" and name.args[0][:1].isupper()
+
+
+def spread(node: Node) -> Node:
+    r"""The equation of two tuples as the equations of their members: (x,y) = (1,2)."""
+    if node.head != "rel" or node.args[0] != ("=",):
+        return node
+    left, right = node.args[1:]
+    if not all(side.head == "seq" and side.args[0] == "tuple" for side in (left, right)):
+        return node
+    pairs = list(zip(left.args[1:], right.args[1:], strict=False))
+    if len(left.args) != len(right.args) or not all(name.head == "sym" for name, _ in pairs):
+        return node
+    return sequence("list", [Node("rel", (("=",), *pair)) for pair in pairs])
 
 
 def _signed(node: Node, plus: bool) -> Node:

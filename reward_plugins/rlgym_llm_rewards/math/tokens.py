@@ -73,6 +73,10 @@ _COLOR = re.compile(r"\s*\{[^{}]*\}")
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 
+_NEGATIONS = {"=": r"\ne ", r"\in": r"\notin "}
+_NEGATED = re.compile(r"\\not\s*(=|\\in\b)")
+
+
 def tokenize(text: str, comma: Comma = "thousands") -> list[Token]:
     r"""The tokens, closed by one of kind ``end``; raises UnreadableError or LimitError.
 
@@ -84,7 +88,8 @@ def tokenize(text: str, comma: Comma = "thousands") -> list[Token]:
     if len(text) > MAX_CHARS:
         raise LimitError(f"an answer of {len(text)} characters")
     tokens: list[Token] = []
-    _scan(to_ascii(text), comma, tokens)
+    text = _NEGATED.sub(lambda match: _NEGATIONS[match[1]], to_ascii(text))
+    _scan(text, comma, tokens)
     tokens.append(Token("end", "", False))
     return tokens
 

@@ -14,6 +14,7 @@ month months|year years yr yrs|l L liter liters litre litres|ml mL milliliter mi
 gal gallon gallons|qt quart quarts|cup cups|N newton newtons|J joule joules|W watt watts
 V volt volts|A amp amps ampere amperes|Hz hertz|Pa pascal pascals|K kelvin|mol mole moles
 $ dollar dollars usd USD bucks|cent cents ¢|€ euro euros EUR eur|£ GBP|¥ yen JPY|₹ rupee rupees
+°C celsius Celsius|°F fahrenheit Fahrenheit
 unit units|rad radian radians|am AM|pm PM|mi/h mph|km/h kph kmh
 """
 UNITS = {

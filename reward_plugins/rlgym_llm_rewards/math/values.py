@@ -63,6 +63,8 @@ def same_value(gold: Node, answer: Node, by: Comparison) -> Decision:
     answer, answer_unit = split_unit(answer)
     if answer_unit is None and answer.head == "mul" and not symbols(gold):
         answer, answer_unit = _letter_unit(answer)
+    elif gold_unit is None and gold.head == "mul" and answer_unit and not symbols(answer):
+        gold, gold_unit = _letter_unit(gold)
     if not _units_agree(gold_unit, answer_unit, by.policy):
         return Decision(False, "unit")
     if gold == answer:
@@ -102,7 +104,7 @@ def split_unit(node: Node) -> tuple[Node, str | None]:
 
 
 def _letter_unit(node: Node) -> tuple[Node, str | None]:
-    """``10m^2`` as ten square metres, where the gold has no variable that m could be."""
+    """``10m^2`` as ten square metres, where the other side has no variable that m could be."""
     *factors, last = node.args
     base, exponent = last.args if last.head == "pow" else (last, number(1))
     if (

@@ -29,6 +29,7 @@ from rlgym_llm_rewards.math.number import Number, parse_number
 from rlgym_llm_rewards.math.policy import Policy, get_policy
 from rlgym_llm_rewards.math.proof import prover
 from rlgym_llm_rewards.math.reading import fit, read
+from rlgym_llm_rewards.math.relations import is_consistent
 from rlgym_llm_rewards.math.shape import elements, expand
 from rlgym_llm_rewards.math.show import show
 from rlgym_llm_rewards.math.tokens import MAX_CHARS, Comma, UnreadableError
@@ -128,9 +129,9 @@ def _read_gold(gold: str, policy: Policy) -> Gold:
     choice = choice_of_gold(text)
     reading = read(text, policy)
     if reading.trees:
-        undefined = [_undefined(tree) for _, tree in reading.trees]
+        undefined = [_flaw(tree, policy) for _, tree in reading.trees]
         if all(undefined):
-            return Gold(text=text, problem=f"the gold answer is undefined: {undefined[0]}")
+            return Gold(text=text, problem=f"the gold answer cannot be right: {undefined[0]}")
         trees = tuple(t for t, why in zip(reading.trees, undefined, strict=True) if why is None)
         parts = len(elements(expand(trees[0][1])))
         return Gold(text=text, choice=choice, trees=trees, num_parts=parts)
@@ -139,14 +140,16 @@ def _read_gold(gold: str, policy: Policy) -> Gold:
     return Gold(text=text, problem=f"the gold answer cannot be read: {reading.problem}")
 
 
-def _undefined(tree: Node) -> str | None:
-    """Why a value does not exist, None where it does or where it is no single value."""
+def _flaw(tree: Node, policy: Policy) -> str | None:
+    """Why a value does not exist or contradicts itself, None where all is well."""
     try:
+        if not is_consistent(tree, Comparison(policy, lambda left, right: None)):
+            return "it sets different numbers equal"
         form_of(tree)
     except UndefinedError as undefined:
         return None if split_unit(tree)[0].head == "time" else str(undefined)
-    except (UnreadableError, EffortError):
-        pass
+    except (UnreadableError, EffortError, UndecidedError):
+        pass  # no single value (a list, a set, a relation), or a costly one
     return None
 
 
