@@ -19,6 +19,7 @@ from rlgym_llm_rewards.math.vocabulary import (
     GREEK,
     PAIRS,
     SETS,
+    TRIGONOMETRIC,
     WORD_CONSTANTS,
 )
 
@@ -159,7 +160,7 @@ class Atoms(Brackets):
         if text in (r"\mathbb", r"\mathcal", r"\mathfrak", r"\mathscr"):
             letter = self.subscript()
             if text == r"\mathbb" and letter in SETS:
-                return Node("const", (SETS[letter],))
+                return self.signed_half() if letter == "R" else Node("const", (SETS[letter],))
             return self.subscripted(letter)
         if text in (r"\angle", r"\triangle") and self.token.kind == "word":
             return Node("call", (name, Node("sym", (self.take().text,))))
@@ -170,6 +171,17 @@ class Atoms(Brackets):
         if text == r"\begin":
             return self.matrix()
         return self.bracket(text)
+
+    def signed_half(self) -> Node:
+        r"""The real numbers, or those of one sign: ``\mathbb{R}^+``."""
+        zero, infinity = number(0), Node("const", ("oo",))
+        ahead = "".join(token.text for token in self.tokens[self.position : self.position + 4])
+        for sign, ends in (("+", (zero, infinity)), ("-", (Node("neg", (infinity,)), zero))):
+            for spelling in (f"^{sign}", f"^{{{sign}}}", f"_{sign}", f"_{{{sign}}}"):
+                if ahead.startswith(spelling):
+                    self.position += len(spelling)
+                    return Node("interval", ("()", *ends))
+        return Node("const", ("reals",))
 
     def root(self) -> Node:
         """A root from behind its sign."""
@@ -203,19 +215,23 @@ class Atoms(Brackets):
         r"""A function's value: ``\sin^2 x``, ``\log_2(8)``, ``sqrt(2)``, ``\sin 2x \cos x``."""
         if name in ("sqrt", "cbrt"):
             return Node("root", (self.argument(), number(2 if name == "sqrt" else 3)))
+        self.deeper()
         power = base = None
         while self.token.text in ("^", "_", "**"):
             if self.take().text == "_":
                 base = self.base()
             else:
                 power = self.exponent()
+        outer, self.in_trigonometry = self.in_trigonometry, name in TRIGONOMETRIC
         arguments = self.arguments()
+        self.in_trigonometry = outer
         if power == Node("neg", (number(1),)) and ("arc" + name) in FUNCTIONS:
             name, power = "arc" + name, None
         if base is not None:
             if name != "log":
                 raise UnreadableError(f"a subscript of {name}")
             arguments.append(base)
+        self.depth -= 1
         node = Node("call", (name, *arguments))
         return node if power is None else Node("pow", (node, power))
 
@@ -244,8 +260,14 @@ class Atoms(Brackets):
 
     def big(self, name: str) -> Node:
         """A sum, product, integral or limit with its bounds; compared by form only."""
-        bounds: list[Node] = []
+        self.deeper()
+        bounds: dict[str, Node] = {}
         while self.token.text in ("_", "^"):
             mark = self.take().text
-            bounds += [Node("sym", (mark,)), self.argument()]
-        return Node("call", (name, *bounds, self.sum()))
+            bounds[mark] = self.argument()
+        marked: list[Node] = []
+        for mark in sorted(bounds, reverse=True):  # the lower one first
+            marked += [Node("sym", (mark,)), bounds[mark]]
+        body = self.sum()
+        self.depth -= 1
+        return Node("call", (name, *marked, body))

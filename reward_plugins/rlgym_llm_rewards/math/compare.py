@@ -34,6 +34,9 @@ def _same(gold: Node, answer: Node, by: Comparison) -> Decision:
         sets = real_set(gold), real_set(answer)
         if sets[0] is not None and sets[1] is not None:
             return Decision(same_set(sets[0], sets[1], by), "set")
+    (gold_name, gold_value), (name, value) = unwrap(gold), unwrap(answer)
+    if is_listed(gold_value) and is_listed(value) and None in (gold_name, name):
+        gold, answer = expand(gold_value), expand(value)  # A = {1, 2}, x in {1, 2}
     if is_listed(gold) or is_listed(answer):
         return _same_list(gold, answer, by)
     if gold.head == "rel" or answer.head == "rel":
@@ -51,6 +54,10 @@ def _same(gold: Node, answer: Node, by: Comparison) -> Decision:
 
 def _same_relation(gold: Node, answer: Node, by: Comparison) -> Decision:
     (gold_name, gold_value), (name, value) = unwrap(gold), unwrap(answer)
+    if gold.head == answer.head == "rel":
+        congruences = ["equiv" in side.args[0] for side in (gold, answer)]
+        if congruences[0] != congruences[1]:
+            return Decision(False, "congruence")
     if gold_name is not None and name is not None:
         if gold_name == name or not by.policy.strict_variables:
             return _same(gold_value, value, by)
@@ -84,7 +91,7 @@ def _same_list(gold: Node, answer: Node, by: Comparison) -> Decision:
             if answer.head == "seq" and "set" in (gold.args[0], answer.args[0]):
                 continue
             if ones is golds:
-                others = _in_order(others, names)
+                others = _in_order(others, names) if len(names) == len(others) else others
             return _same_each(ones[0].args[1:], others, by)
     if by.policy.list_order == "strict" and "set" not in (gold.args[0], answer.args[0]):
         return _same_each(golds, answers, by)

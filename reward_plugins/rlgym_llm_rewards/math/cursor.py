@@ -24,6 +24,7 @@ class Cursor(ABC):
         self.depth = 0
         self.open_bars = 0
         self.in_set = False
+        self.in_trigonometry = False
 
     @property
     def token(self) -> Token:

@@ -290,5 +290,8 @@ _FUNCTIONS: dict[tuple[str, int], Callable[..., Form]] = {
     ("sgn", 1): _rounded("sgn", lambda x: (x > 0) - (x < 0)),
     **{(name, 1): _trigonometric(name) for name in ("sin", "cos", "tan", "cot", "sec", "csc")},
     **{(name, 1): _inverse(name) for name in ("arcsin", "arccos", "arctan")},
+    ("arcsinh", 1): lambda x: _log(x + power(x * x + ONE, _HALF)),
+    ("arccosh", 1): lambda x: _log(x + power(x * x - ONE, _HALF)),
+    ("arctanh", 1): lambda x: _log((ONE + x) / (ONE - x)) / constant(2),
     **{(name, 1): _hyperbolic(name) for name in ("sinh", "cosh", "tanh", "coth")},
 }

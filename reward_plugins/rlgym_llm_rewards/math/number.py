@@ -66,6 +66,8 @@ class Number:
         """
         if self.currency and other.currency and self.currency != other.currency:
             return False
+        if (self.is_percent and other.currency) or (other.is_percent and self.currency):
+            return False
         if self.is_percent == other.is_percent:
             return self.value == other.value
         if self.value == other.value and percent_bare:

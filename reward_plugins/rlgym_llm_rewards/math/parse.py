@@ -18,7 +18,9 @@ import re
 from collections.abc import Collection
 
 from rlgym_llm_rewards.math.atoms import Atoms
+from rlgym_llm_rewards.math.cursor import MAX_DEPTH
 from rlgym_llm_rewards.math.nodes import Node, number, sequence
+from rlgym_llm_rewards.math.show import show
 from rlgym_llm_rewards.math.tokens import Comma, LimitError, UnreadableError, tokenize
 from rlgym_llm_rewards.math.units import CURRENCIES, SCALES, UNITS, unit_name
 from rlgym_llm_rewards.math.vocabulary import (
@@ -42,11 +44,13 @@ _SEPARATORS = frozenset([",", ";", "and", "or", "quad", r"\land", r"\lor", r"\&"
 _OR = frozenset(["or", r"\lor", ",", "quad"])
 _MULTIPLY = frozenset(["*", r"\cdot", r"\times", r"\ast", r"\star"])
 _DIVIDE = frozenset(["/", r"\div"])
-_MODULO = frozenset([r"\bmod", r"\mod", r"\pmod"])
+_MODULO = frozenset([r"\bmod", r"\mod", r"\pmod", "mod"])
 _MINUTES = re.compile("[0-5][0-9]")
+_FILLERS = frozenset("about approximately roughly exactly the final answer is value equals".split())
 _SIGNS = {"+": "add", "-": "neg", r"\pm": "pm", r"\mp": "mp"}
 _SET_OPERATORS = {r"\cup": "union", r"\cap": "inter", r"\setminus": "minus", r"\backslash": "minus"}
 _CLOSING = frozenset([")", "]", "}", r"\}", "&", "\\\\", r"\rangle", r"\end", ""])
+_NO_OPERANDS = _SEPARATORS | PERCENT | DEGREES | ORDINALS | {"mod"}
 _OPERAND_COMMANDS = (
     FRACTIONS | BINOMIALS | ACCENTS.keys() | CONSTANTS.keys() | BIG.keys() | PAIRS.keys()
     | {r"\sqrt", r"\mathbb", r"\mathcal", r"\begin"}
@@ -146,11 +150,24 @@ class Parser(Atoms):
             term = self.signed()
             terms.append(term if sign == "+" else Node(_SIGNS[sign], (term,)))
         node = Node("add", tuple(terms)) if len(terms) > 1 else terms[0]
-        while self.skip(*_MODULO):
-            node = Node("call", ("mod", node, self.product()))
+        if self.skip(r"\bmod"):
+            return Node("call", ("mod", node, self.product()))
+        if self.skip(r"\pmod", r"\mod", "mod"):
+            return Node("unit", (node, f"mod {show(self.product())}"))
+        if self.is_congruence():
+            self.position += 2
+            node = Node("unit", (node, f"mod {show(self.product())}"))
+            self.expect(")")
         return node
 
+    def is_congruence(self) -> bool:
+        """Whether ``(mod`` comes next: what stands in it is a modulus, no factor."""
+        ahead = self.tokens[self.position : self.position + 2]
+        return ahead[0].text == "(" and ahead[-1].text in _MODULO
+
     def signed(self) -> Node:
+        while self.token.kind == "text" and self.token.text.lower().rstrip(":") in _FILLERS:
+            self.take()
         signs = []
         while self.is_sign(_SIGNS) or self.token.text in ("minus", "negative"):
             signs.append(self.take().text)
@@ -201,32 +218,41 @@ class Parser(Atoms):
             # Two numbers side by side are no product; \frac12 3 and (x)3 are.
             return after.head not in ("num", "sym", "based", "percent", "unit")
         if kind == "word":
-            marks = text in _SEPARATORS or text in PERCENT or text in DEGREES or text in ORDINALS
-            return not marks and not self.is_unit(after)
+            return text not in _NO_OPERANDS and not self.is_unit(after)
         if kind == "command":
             return text in _OPERAND_COMMANDS
         if text == "|":
             # In a set the bar behind a variable begins the condition.
             return self.open_bars == 0 and not (self.in_set and after.head == "sym")
-        return kind == "sign" and text in ("(", "{")
+        return kind == "sign" and text in ("(", "{") and not self.is_congruence()
 
     def power(self) -> Node:
         node = self.atom()
+        start = self.position
         while self.token.kind != "text":
+            if self.position - start > MAX_DEPTH:
+                raise LimitError("so many marks behind an operand")
             text = self.token.text
             if text == "!":
                 self.take()
                 node = Node("call", ("factorial", node))
             elif text in PERCENT:
                 self.take()
+                if node.head == "percent":
+                    raise UnreadableError("two percent signs")
                 node = Node("percent", (node,))
             elif text in DEGREES or (
                 text in ORDINALS and node.head == "num" and not self.token.spaced
             ):
-                self.take()
+                node = self.in_degrees(node) if self.take().text in DEGREES else node
             elif text in ("^", "**"):
                 self.take()
+                is_degree = self.tokens[self.position].text in DEGREES or (
+                    self.tokens[self.position + 1].text in DEGREES
+                )
                 exponent = self.exponent()
+                if exponent is None and is_degree:
+                    node = self.in_degrees(node)
                 if exponent is None and self.token.text in ("C", "F"):
                     node = Node("unit", (node, "°" + self.take().text))
                 node = node if exponent is None else Node("pow", (node, exponent))
@@ -236,6 +262,11 @@ class Parser(Atoms):
             else:
                 break
         return node
+
+    def in_degrees(self, node: Node) -> Node:
+        """A value in degrees: as it is written, but in radians within a trigonometric function."""
+        degree = Node("div", (Node("const", ("pi",)), number(180)))
+        return Node("mul", (node, degree)) if self.in_trigonometry else node
 
     def exponent(self) -> Node | None:
         """What stands behind ``^``; None for degrees and ordinals, which are no exponents."""
@@ -265,7 +296,7 @@ class Parser(Atoms):
         if self.skip("'"):
             return Node("sym", ("'",))
         node = self.atom()
-        while self.skip("!"):
+        if self.skip("!"):
             node = Node("call", ("factorial", node))
         if self.skip("^", "**"):
             exponent = self.exponent()

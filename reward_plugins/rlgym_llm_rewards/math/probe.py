@@ -269,6 +269,7 @@ _UNARY = {
     "sin": "sin", "cos": "cos", "tan": "tan", "cot": "cot", "sec": "sec", "csc": "csc",
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arcsec": "asec",
     "arccsc": "acsc", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "coth": "coth",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
     "exp": "exp", "log": "log", "ln": "log", "abs": "fabs", "norm": "fabs", "floor": "floor",
     "ceil": "ceil", "factorial": "factorial", "gamma": "gamma", "Re": "re", "Im": "im",
     "arg": "arg",

@@ -16,6 +16,7 @@ __all__ = ["Reading", "fit", "read"]
 
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _THOUSANDS = re.compile(r"(?<![\d,])[1-9]\d{0,2}(?:(?:\{,\}|,)\d{3})+(?!\d)")
+_BRACKETED = re.compile(r"[(\[].*[)\]]|\\\{.*\\\}", re.DOTALL)
 _COMMA = re.compile(r"\d(?:\{,\}|,)\d")
 
 
@@ -49,7 +50,8 @@ def _read(text: str, decimal_comma: str, imaginary: str) -> Reading:
         text = _DOUBLED.sub(r"\\", text)
     commas: list[Comma] = ["thousands"]
     if _COMMA.search(text):
-        is_decimal = _COMMA.search(_THOUSANDS.sub("", text)) is not None
+        outside = _BRACKETED.sub("", text)
+        is_decimal = _COMMA.search(_THOUSANDS.sub("", outside)) is not None
         auto: list[Comma] = ["thousands", "list", "decimal"]
         commas = auto if is_decimal else auto[:2]
         if decimal_comma != "auto":
@@ -61,6 +63,8 @@ def _read(text: str, decimal_comma: str, imaginary: str) -> Reading:
             tree = parse(text, comma, imaginary)
         except (UnreadableError, LimitError) as unread:
             problem = problem or unread
+        except RecursionError:
+            problem = LimitError("nested too deeply")
         else:
             if tree not in [other for _, other in trees]:
                 trees.append((comma, tree))
@@ -92,6 +96,8 @@ def _without_edges(text: str) -> str:
         text = text.rstrip("\\")  # what is left of a macro cut short
         if not text.endswith(".."):
             text = text.removesuffix(".")
+    if len(text) > 2 and text[0] == text[-1] and text[0] in "\"'`":
+        text = text[1:-1]
     text = _WORDS_ONLY.sub(r"\1", text)
     return _AM_PM.sub(r" \1m", text).replace("{:}", ":")
 

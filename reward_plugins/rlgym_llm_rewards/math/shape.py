@@ -11,6 +11,7 @@ from rlgym_llm_rewards.math.vocabulary import CALLABLE_LETTERS
 __all__ = ["as_matrix", "elements", "expand", "is_listed", "is_name", "resolve", "spread", "unwrap"]
 
 _MAX_SIGNS = 4
+_FUNCTION_LETTERS = frozenset("ABCDEFGHKLMNPQRSTUVWXYZfghpqrsuvwy")
 
 
 def expand(node: Node) -> Node:
@@ -29,6 +30,9 @@ def expand(node: Node) -> Node:
     if node.head == "mul" and len(node.args) == 2 and _is_point(*node.args):
         point: Node = node.args[1]
         return point
+    vector = _distributed(node)
+    if vector is not None:
+        return vector
     num_signs = sum(n.head in ("pm", "mp") for n in walk(node))
     if not num_signs or num_signs > _MAX_SIGNS:
         return node
@@ -40,6 +44,30 @@ def _is_point(name: Node, place: Node) -> bool:
     """Whether it is a point with its name, as in A(1,2)."""
     is_place = place.head == "seq" and place.args[0] == "tuple"
     return is_place and name.head == "sym" and name.args[0][:1].isupper()
+
+
+def _distributed(node: Node) -> Node | None:
+    """The tuple that a number times a tuple is."""
+    if node.head == "neg" and (inner := _as_tuple(node.args[0])) is not None:
+        return sequence("tuple", [Node("neg", (item,)) for item in inner])
+    if node.head == "div" and (inner := _as_tuple(node.args[0])) is not None:
+        return sequence("tuple", [Node("div", (item, node.args[1])) for item in inner])
+    if node.head == "add":
+        terms = [_as_tuple(arg) for arg in node.args]
+        known = [term for term in terms if term]
+        if len(known) == len(terms) and len({len(term) for term in known}) == 1:
+            sums = [Node("add", items) for items in zip(*known, strict=True)]
+            return sequence("tuple", sums)
+    if node.head == "mul":
+        *factors, last = node.args
+        inner = _as_tuple(last)
+        if inner is not None and all(factor.head not in ("seq", "matrix") for factor in factors):
+            return sequence("tuple", [Node("mul", (*factors, item)) for item in inner])
+    return None
+
+
+def _as_tuple(node: Node) -> tuple[Any, ...] | None:
+    return node.args[1:] if node.head == "seq" and node.args[0] == "tuple" else None
 
 
 def spread(node: Node) -> Node:
@@ -110,18 +138,28 @@ def unwrap(node: Node) -> tuple[Node | None, Node]:
         return last, first
     if is_name(first) and is_name(last):  # f(y) = y names a value by a variable
         return first, last
-    if not any(map(symbols, members)):
+    if not any(map(symbols, members[1:])) and (len(members) > 2 or not symbols(first)):
         return None, last
     return None, node
 
 
 def _is_definition(left: Node, right: Node) -> bool:
     """Whether it defines a function, as f(x) = x^2 does: the value may hold its variables."""
-    if left.head != "call" or not all(arg.head == "sym" for arg in left.args[1:]):
+    if left.head == "call" and all(arg.head == "sym" for arg in left.args[1:]):
+        function = left.args[0]
+        return function[:1] in CALLABLE_LETTERS and all(
+            n.head != "call" or n.args[0] != function for n in walk(right)
+        )
+    # P(x), y(t) and f^{-1}(x) read as products; the value holds the variable, not the name.
+    if left.head != "mul" or len(left.args) != 2 or left.args[1].head != "sym":
         return False
-    function = left.args[0]
-    return function[:1] in CALLABLE_LETTERS and all(
-        n.head != "call" or n.args[0] != function for n in walk(right)
+    function = left.args[0].args[0] if left.args[0].head == "pow" else left.args[0]
+    names = symbols(right)
+    return bool(
+        function.head == "sym"
+        and function.args[0][:1] in _FUNCTION_LETTERS
+        and function.args[0] not in names
+        and left.args[1].args[0] in names
     )
 
 
@@ -139,6 +177,8 @@ def is_name(node: Node) -> bool:
     if head in ("ratio", "div") or (head == "seq" and args[0] == "tuple"):
         parts = args[1:] if head == "seq" else args
         return all(is_name(part) and (head == "seq" or _is_upper(part)) for part in parts)
+    if head == "seq" and args[0] == "array":  # [ABC], an area
+        return len(args) == 2 and is_name(args[1]) and _is_upper(args[1])
     return head == "rel" and is_name(args[1])  # P(X = 3)
 
 
@@ -161,6 +201,12 @@ def as_matrix(node: Node) -> tuple[tuple[Any, ...], ...] | None:
             return tuple(nested)
     if head == "neg" and (inner := as_matrix(args[0])) is not None:
         return tuple(tuple(Node("neg", (cell,)) for cell in row) for row in inner)
+    if head == "pow" and args[1] in (Node("sym", ("T",)), Node("sym", ("top",))):
+        row = _as_tuple(args[0])
+        rows = as_matrix(args[0]) if row is None else (row,)
+        return None if rows is None else tuple(zip(*rows, strict=True))
+    if head == "mul" and len(args) == 2 and all(map(as_matrix, args)):
+        return _product(*map(as_matrix, args))
     if head == "mul":
         found = [(index, rows) for index, arg in enumerate(args) if (rows := as_matrix(arg))]
         if len(found) == 1:
@@ -178,3 +224,17 @@ def as_matrix(node: Node) -> tuple[tuple[Any, ...], ...] | None:
     if head == "div" and (inner := as_matrix(args[0])) is not None:
         return tuple(tuple(Node("div", (cell, args[1])) for cell in row) for row in inner)
     return None
+
+
+def _product(left: Any, right: Any) -> tuple[tuple[Any, ...], ...] | None:
+    """The product of two matrices, None where their sizes do not fit."""
+    if len(left[0]) != len(right):
+        return None
+    columns = tuple(zip(*right, strict=True))
+    return tuple(
+        tuple(
+            Node("add", tuple(Node("mul", pair) for pair in zip(row, column, strict=True)))
+            for column in columns
+        )
+        for row in left
+    )

@@ -111,6 +111,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "sec": sympy.sec, "csc": sympy.csc, "arcsin": sympy.asin, "arccos": sympy.acos,
         "arctan": sympy.atan, "arccot": sympy.acot, "arcsec": sympy.asec, "arccsc": sympy.acsc,
         "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh, "coth": sympy.coth,
+        "arcsinh": sympy.asinh, "arccosh": sympy.acosh, "arctanh": sympy.atanh,
         "exp": sympy.exp, "log": sympy.log, "ln": sympy.log, "abs": sympy.Abs, "norm": sympy.Abs,
         "lg": lambda x: sympy.log(x, 10), "log2": lambda x: sympy.log(x, 2),
         "floor": sympy.floor, "ceil": sympy.ceiling, "factorial": sympy.factorial,

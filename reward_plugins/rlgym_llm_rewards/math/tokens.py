@@ -50,7 +50,10 @@ class Token(NamedTuple):
 _JOINT = r"(?:\s?\{\s?,\s?\}|,?\\[,!;: ]\s*|\\ |,)"
 _HEAD = r"(?:[1-9]\d{0,2}|0(?!,))"  # 0,111 is no thousand
 _TAIL = r"(?:\.\d*)?(?:[eE][-+]?\d+(?![\d.]))?"
-_REPEATING = r"\d*\.\d*\\(?:overline|bar)\s*\{\s*\d+\s*\}"
+_REPEATING = (
+    r"\d*\.\d*\\(?:overline|bar|dot)\s*\{\s*\d+\s*\}"
+    r"|\d*\.\d*?(?P<cycle>\d)(?P=cycle){2,}(?:\.{3}|\\l?dots(?![A-Za-z]))"
+)
 _NUMBERS: dict[Comma, str] = {
     # Groups of three digits; a space joins them only where every group fits.
     "thousands": rf"{_HEAD}(?:(?:{_JOINT}\d{{3}})+|(?:[ ]\d{{3}})+)(?!\d|,\d){_TAIL}",
@@ -107,7 +110,7 @@ def _scan(text: str, comma: Comma, tokens: list[Token]) -> None:
             if found in (r"\quad", r"\qquad"):  # these set apart where thin spaces do not
                 tokens.append(Token("word", "quad", True))
             continue
-        if found in (r"\color", r"\textcolor"):
+        if found in (r"\color", r"\textcolor", r"\phantom", r"\hspace", r"\vspace"):
             colour = _COLOR.match(text, position)
             position = colour.end() if colour else position
             continue
@@ -131,7 +134,7 @@ def _add_text(content: str, command: str, comma: Comma, tokens: list[Token]) -> 
     """Words in mathematics: numbers and signs among them are mathematics again."""
     if content.lower() in ("or", "and"):
         tokens.append(Token("word", content.lower(), True))
-    elif _NO_LETTERS.fullmatch(content):
+    elif _NO_LETTERS.fullmatch(content) or content[:1].isdigit():
         _scan(content, comma, tokens)
     elif (
         command.startswith(r"\operatorname")
@@ -161,6 +164,10 @@ def read_number(text: str, comma: Comma) -> tuple[int | Fraction, int | None, in
         whole, _, places = head.partition(".")
         start = Fraction(int(whole + places or "0"), 10 ** len(places))
         return start + Fraction(int(cycle), (10 ** len(cycle) - 1) * 10 ** len(places)), None, 0
+    if text.endswith(("...", "dots")):
+        digits = text.rstrip("\\ldots.")
+        cycle = digits[-1]
+        return read_number(digits.rstrip(cycle) + rf"\overline{{{cycle}}}", comma)
     if comma == "decimal" and "," in text:
         text = text.replace(".", "").replace("{,}", ".").replace(",", ".")
     text = "".join(char for char in text if char in "0123456789.eE+-")

@@ -45,7 +45,9 @@ _CANONICAL = frozenset(UNITS.values())
 
 
 def is_known_unit(name: str | None) -> bool:
-    """Whether it is a unit by its canonical name, rather than a noun."""
+    """Whether it is a unit by its canonical name, or a modulus, rather than a noun."""
+    if name is not None and name.startswith("mod "):
+        return True
     return name is not None and all(
         part.split("^")[0] in _CANONICAL for part in name.replace("*", "/").split("/")
     )

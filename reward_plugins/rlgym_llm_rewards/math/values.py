@@ -69,11 +69,16 @@ def same_value(gold: Node, answer: Node, by: Comparison) -> Decision:
         return Decision(False, "unit")
     if gold == answer:
         return Decision(True, "identical")
+    if gold_unit == answer_unit and gold_unit and gold_unit.startswith("mod "):
+        return _congruent(gold, answer, gold_unit)
+    percents = _is_percent(gold), _is_percent(answer)
+    if (percents[0] and is_known_unit(answer_unit)) or (percents[1] and is_known_unit(gold_unit)):
+        return Decision(False, "unit")
     if gold.head in _RATIOS and answer.head in _RATIOS:
         return _same_ratio(gold, answer, by)
     if gold.head == "based" or answer.head == "based":
         return _same_digits(gold, answer)
-    if _is_percent(gold) != _is_percent(answer) and by.policy.percent_bare:
+    if percents[0] != percents[1] and by.policy.percent_bare:
         bare = _same_number(_bare(gold), _bare(answer), by)
         if bare.is_same:
             return Decision(True, "percent")
@@ -148,6 +153,16 @@ def _same_digits(gold: Node, answer: Node) -> Decision:
     (gold_digits, gold_base), (digits, base) = written
     same = gold_digits == digits and digits is not None
     return Decision(same and (gold_base == base or None in (gold_base, base)), "base")
+
+
+def _congruent(gold: Node, answer: Node, modulus: str) -> Decision:
+    """Whether two whole numbers leave the same rest: 10 is 3 modulo 7."""
+    divisor = modulus.removeprefix("mod ")
+    forms = [form_of(gold), form_of(answer)]
+    one, other = (None if form is None else rational(form) for form in forms)
+    if one is None or other is None or not divisor.isdigit() or divisor == "0":
+        return Decision(False, "congruence")
+    return Decision((one - other) % int(divisor) == 0, "congruence")
 
 
 _RATIOS = ("ratio", "time")

@@ -148,7 +148,7 @@ def _flaw(tree: Node, policy: Policy) -> str | None:
         form_of(tree)
     except UndefinedError as undefined:
         return None if split_unit(tree)[0].head == "time" else str(undefined)
-    except (UnreadableError, EffortError, UndecidedError):
+    except (UnreadableError, EffortError, UndecidedError, RecursionError):
         pass  # no single value (a list, a set, a relation), or a costly one
     return None
 
@@ -191,6 +191,15 @@ def judge(answer: str, where: Where, gold: Gold, policy: Policy, prove: Prove) -
             gold=gold.text,
             reason="a gold answer too large to be read",
         )
+    try:
+        return _by_reading(answer, where, gold, policy, prove)
+    except RecursionError:
+        return Verdict(
+            VerdictStatus.LIMIT, "", answer, where, gold=gold.text, reason="nested too deeply"
+        )
+
+
+def _by_reading(answer: str, where: Where, gold: Gold, policy: Policy, prove: Prove) -> Verdict:
     reading = read(answer, policy)
     if not reading.trees:
         status = VerdictStatus.LIMIT if reading.is_limit else VerdictStatus.UNPARSABLE

@@ -5,22 +5,26 @@ from __future__ import annotations
 __all__ = [
     "ACCENTS", "BIG", "BINOMIALS", "CALLABLE_LETTERS", "CONSTANTS", "DEGREES", "FRACTIONS",
     "FUNCTIONS", "GREEK", "IGNORED", "MATRICES", "ORDINALS", "PAIRS", "PERCENT", "RELATIONS",
-    "SETS", "SPACES", "TEXT_FONTS", "WORD_CONSTANTS",
+    "SETS", "SPACES", "TEXT_FONTS", "TRIGONOMETRIC", "WORD_CONSTANTS",
 ]  # fmt: skip
 
 FUNCTIONS = {
     name: name
     for name in """
     sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth
-    exp log ln abs floor ceil max min gcd lcm sgn Re Im arg cis
+    arcsinh arccosh arctanh     exp log ln abs floor ceil max min gcd lcm sgn Re Im arg cis
     """.split()
 } | {
-    "lg": "lg", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "arctg": "arctan",
+    "lg": "lg", "arsinh": "arcsinh", "arcosh": "arccosh", "artanh": "arctanh", "asinh": "arcsinh",
+    "acosh": "arccosh", "atanh": "arctanh",
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "arctg": "arctan",
     "tg": "tan", "ctg": "cot", "cosec": "csc", "sign": "sgn", "ceiling": "ceil",
     "sqrt": "sqrt", "cbrt": "cbrt", "binom": "binom",
     "binomial": "binom", "factorial": "factorial", "det": "det", "log2": "log2", "log10": "lg",
 }  # fmt: skip
 """Functions by the names people give them."""
+TRIGONOMETRIC = frozenset("sin cos tan cot sec csc".split())
+"""Functions of an angle: within them a degree is pi/180."""
 
 CONSTANTS = {
     r"\pi": "pi", r"\infty": "oo", r"\emptyset": "empty", r"\varnothing": "empty",
@@ -66,7 +70,8 @@ IGNORED = frozenset(
     r"""$ \( \) \[ \] \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl \biggr \displaystyle
     \textstyle \scriptstyle \limits \nolimits \middle \mathstrut \hfill \noindent \boldmath \strut
     \rm \bf \it \boxed \fbox \underline \mathbf \mathit \mathnormal \boldsymbol \bm \pmb \large
-    \Large \LARGE \huge \Huge \small \normalsize \tiny \therefore \because \implies""".split()
+    \Large \LARGE \huge \Huge \small \normalsize \tiny \therefore \because \implies
+    \ensuremath \num""".split()
 )
 """Commands that change how things look, or that lead to them."""
 
