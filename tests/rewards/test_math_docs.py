@@ -23,7 +23,7 @@ from rlgym_llm_rewards.math.proof import DEADLINE_S, MEMORY_MB, NUM_WORKERS
 from rlgym_llm_rewards.math.reading import _read
 from rlgym_llm_rewards.math.tokens import MAX_CHARS, MAX_TOKENS
 from rlgym_llm_rewards.math.unmarked import _MAX_REMARK
-from rlgym_llm_rewards.math.verify import _MAX_REMEMBERED, _remembered, read_gold
+from rlgym_llm_rewards.math.verify import _MAX_REMEMBERED, _remembered
 
 from rlgym_llm import Plugins
 from rlgym_llm.cli import main
@@ -110,7 +110,7 @@ def test_every_limit() -> None:
     }
     assert limits == figures
     assert NUM_WORKERS <= 4
-    caches = [cache.cache_info().maxsize for cache in (read_gold, _read, _remembered)]
+    caches = [cache.cache_info().maxsize for cache in (remembered_golds, _read, _remembered)]
     said = f"{caches[0]:,} golds, {caches[1]:,} readings and {caches[2]:,}\nverdicts"
     assert f"{said} (of answers and golds up to {_MAX_REMEMBERED} characters)" in PAGE
     assert f"in {DIGITS} digits" in PAGE

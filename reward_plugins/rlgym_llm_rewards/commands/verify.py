@@ -17,9 +17,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from rlgym_llm.cli import CommandParser, plugin_parser
 from rlgym_llm.errors import DataError, nearest
 from rlgym_llm_rewards.math.extract import extract
+from rlgym_llm_rewards.math.gold import read_gold
 from rlgym_llm_rewards.math.policy import POLICIES, Policy, get_policy
 from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
-from rlgym_llm_rewards.math.verify import read_gold, verify
+from rlgym_llm_rewards.math.verify import verify
 
 __all__ = ["RULES", "main"]
 
@@ -48,6 +49,7 @@ RULES = {
     "percent": "a percentage and the bare number it is written with",
     "unit": "the units",
     "base": "the digits, and the base where both write one",
+    "congruence": "congruences: the residue by its modulus",
     "infinity": "infinity and its sign",
     "structure": "values that cannot be worked out, by their form alone",
     "probe": "the values at the same points, in 50 digits",

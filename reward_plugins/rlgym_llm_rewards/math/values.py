@@ -85,13 +85,30 @@ def same_value(gold: Node, answer: Node, by: Comparison) -> Decision:
     return _same_number(gold, answer, by)
 
 
-@lru_cache(maxsize=512)
 def form_of(node: Node) -> Form | None:
     """The exact form, None where it would be too large."""
     try:
-        return canonical(node)
+        return _small_form(node)
+    except _LargeForm as large:
+        return large.form
     except TooLargeError:
         return None
+
+
+@lru_cache(maxsize=512)
+def _small_form(node: Node) -> Form:
+    form = canonical(node)
+    if sum(value.numerator.bit_length() for value in form.top.values()) > 10_000:
+        raise _LargeForm(form)
+    return form
+
+
+class _LargeForm(Exception):  # noqa: N818  it carries a form past the cache
+    """A form that is not worth its memory."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__("a large form")
+        self.form = form
 
 
 def split_unit(node: Node) -> tuple[Node, str | None]:

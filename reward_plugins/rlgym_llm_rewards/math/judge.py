@@ -1,0 +1,160 @@
+"""The verdict on an extracted answer: the cheapest rule that decides has the word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlgym_llm_rewards.math.choice import choices, same_word, words
+from rlgym_llm_rewards.math.compare import compare
+from rlgym_llm_rewards.math.effort import EffortError, begin
+from rlgym_llm_rewards.math.form import TooLargeError, UndefinedError
+from rlgym_llm_rewards.math.found import Where
+from rlgym_llm_rewards.math.gold import Gold
+from rlgym_llm_rewards.math.nodes import Node
+from rlgym_llm_rewards.math.number import parse_number
+from rlgym_llm_rewards.math.policy import Policy
+from rlgym_llm_rewards.math.reading import fit, read
+from rlgym_llm_rewards.math.show import show
+from rlgym_llm_rewards.math.tokens import Comma
+from rlgym_llm_rewards.math.values import (
+    Comparison,
+    Prove,
+    UndecidedError,
+    is_reduced,
+    is_worked_out,
+)
+from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
+
+__all__ = ["Case", "judge"]
+
+Trees = tuple[tuple[Comma, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An answer and what it is held against."""
+
+    answer: str
+    where: Where
+    gold: Gold
+    policy: Policy
+
+    def verdict(
+        self,
+        status: VerdictStatus,
+        rule: str = "",
+        *,
+        forms: tuple[str | None, str | None] = (None, None),
+        reason: str | None = None,
+    ) -> Verdict:
+        """The verdict; ``forms`` are the normal forms of answer and gold."""
+        return Verdict(
+            status, rule, self.answer, self.where, forms[0], self.gold.text, forms[1], reason
+        )
+
+
+def judge(case: Case, prove: Prove) -> Verdict:
+    """The verdict; ``prove`` is asked where values agree and nothing else decides."""
+    begin()
+    verdict = _by_text(case) or _by_number(case) or _by_letter(case) or _by_words(case)
+    if verdict is not None:
+        return verdict
+    if case.gold.is_large:
+        return case.verdict(VerdictStatus.LIMIT, reason="a gold answer too large to be read")
+    try:
+        return _by_reading(case, prove)
+    except RecursionError:
+        return case.verdict(VerdictStatus.LIMIT, reason="nested too deeply")
+
+
+def _by_text(case: Case) -> Verdict | None:
+    same = case.answer == case.gold.text
+    return case.verdict(VerdictStatus.CORRECT, "identical") if same else None
+
+
+def _by_number(case: Case) -> Verdict | None:
+    """Two plain numbers; an endless one is left to rounding."""
+    gold, policy = case.gold.number, case.policy
+    is_usual = (policy.form, policy.units) == ("value", "strip")
+    if gold is None or not is_usual or policy.decimal_comma == "always":
+        return None
+    number = parse_number(case.answer)
+    if number is None:
+        return None
+    forms = str(number.value), str(gold.value)
+    if number.same_as(gold, percent_bare=policy.percent_bare):
+        return case.verdict(VerdictStatus.CORRECT, "number", forms=forms)
+    if number.is_finite and gold.is_finite and not policy.gold_rounding:
+        return case.verdict(VerdictStatus.WRONG, "number", forms=forms)
+    return None
+
+
+def _by_letter(case: Case) -> Verdict | None:
+    """A letter of multiple choice."""
+    if case.gold.choice is None:
+        return None
+    letter, option = case.gold.choice
+    chosen = choices(case.answer)
+    if chosen == [letter] or (option and words(case.answer) == words(option)):
+        return case.verdict(VerdictStatus.CORRECT, "choice")
+    if len(chosen) > 1 and letter in chosen:
+        return case.verdict(
+            VerdictStatus.AMBIGUOUS, "choice", reason="several letters, and no decision"
+        )
+    return case.verdict(VerdictStatus.WRONG, "choice")
+
+
+def _by_words(case: Case) -> Verdict | None:
+    """Words, where the gold is no mathematics; letters are mathematics first."""
+    gold = case.gold
+    if gold.number is not None or gold.is_large:
+        return None
+    if gold.trees:
+        same = same_word(case.answer, gold.text)
+        return case.verdict(VerdictStatus.CORRECT, "words") if same else None
+    same = words(case.answer) == words(gold.text) != ""
+    return case.verdict(VerdictStatus.CORRECT if same else VerdictStatus.WRONG, "words")
+
+
+def _by_reading(case: Case, prove: Prove) -> Verdict:
+    """What two trees say, in every reading that fits; one that is right is enough."""
+    reading = read(case.answer, case.policy)
+    if not reading.trees:
+        status = VerdictStatus.LIMIT if reading.is_limit else VerdictStatus.UNPARSABLE
+        return case.verdict(status, reason=reading.problem)
+    by = Comparison(case.policy, prove)
+    golds: Trees = case.gold.trees or read(case.gold.text, case.policy).trees
+    first = None
+    for gold in golds:
+        for answer in reading.trees:
+            if not fit(gold, answer):
+                continue
+            verdict = _compared(case, gold[1], answer[1], by)
+            if verdict.is_correct:
+                return verdict
+            if first is None or verdict.status is not VerdictStatus.WRONG:
+                first = verdict
+    forms = show(reading.trees[0][1]), None
+    return first or case.verdict(VerdictStatus.WRONG, "kind", forms=forms)
+
+
+def _compared(case: Case, gold: Node, answer: Node, by: Comparison) -> Verdict:
+    forms = show(answer), show(gold)
+    try:
+        decision = compare(gold, answer, by)
+    except UndecidedError as undecided:
+        return case.verdict(undecided.status, forms=forms, reason=undecided.reason)
+    except UndefinedError as undefined:
+        return case.verdict(VerdictStatus.UNPARSABLE, forms=forms, reason=str(undefined))
+    except (EffortError, TooLargeError, OverflowError) as large:
+        return case.verdict(VerdictStatus.LIMIT, forms=forms, reason=str(large))
+    if not decision.is_same:
+        return case.verdict(VerdictStatus.WRONG, decision.rule, forms=forms)
+    reason = None
+    if case.policy.form == "reduced" and not is_reduced(answer):
+        reason = "a fraction that is not in lowest terms"
+    if case.policy.form == "evaluated" and not is_worked_out(answer):
+        reason = "an answer that is not worked out"
+    if reason is not None:
+        return case.verdict(VerdictStatus.WRONG, "form", forms=forms, reason=reason)
+    return case.verdict(VerdictStatus.CORRECT, decision.rule, forms=forms)
