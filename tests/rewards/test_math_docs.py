@@ -23,6 +23,7 @@ from rlgym_llm_rewards.math.proof import DEADLINE_S, MEMORY_MB, NUM_WORKERS
 from rlgym_llm_rewards.math.reading import _read
 from rlgym_llm_rewards.math.tokens import MAX_CHARS, MAX_TOKENS
 from rlgym_llm_rewards.math.unmarked import _MAX_REMARK
+from rlgym_llm_rewards.math.gold import _remembered as remembered_golds
 from rlgym_llm_rewards.math.verify import _MAX_REMEMBERED, _remembered
 
 from rlgym_llm import Plugins

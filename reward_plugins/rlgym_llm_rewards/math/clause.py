@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 
-from rlgym_llm_rewards.math.denial import is_bound, is_negation, is_operand
+from rlgym_llm_rewards.math.denial import is_bound, is_operand, without_negation
+from rlgym_llm_rewards.math.letters import last_letter
 from rlgym_llm_rewards.math.spans import (
     SCRIPT,
+    THOUSANDS,
     first_math,
-    last_letter,
     last_math,
     last_number,
     math_spans,
     tidy,
 )
 
-__all__ = ["answer_in", "is_plain"]
+__all__ = ["answer_in", "denied_in", "is_plain"]
 
 _MAX_CLAUSE = 4096
 
 _LEAD = re.compile(
-    r"""[\s*_`"“”':：}]*+
+    r"""(?:\s*[=-]{3,}[ \t]*(?=\n))?+ [\s*_`"“”':：}]*+
     (?:(?:therefore|thus|hence|then|simply|just|clearly|exactly|indeed|surely|definitely|certainly
         |probably|likely|actually|now|still|also|either|for\s+sure|approximately|approx\.|about|around
         |roughly|equal\s+to|given\s+by|donc|also|option|choice|letter|the\s+following|the|an
@@ -49,9 +50,10 @@ _FUNCTION = r"(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|frac|and|or|[a-z]\b)"
 _PROSE = re.compile(
     rf"""(?:[,;:]|(?<!\s))\s+(?:because|since|so|which|as|where|for|when|if|in(?=\s+\w)|after|from|with|by|that|hence|thus
         |therefore|but|it|this|is|was|has|due|parce|car|donc|weil|non|not|rather)\b(?!\s*=)
+    | (?<=[\d%}}$])\s+of\s+(?:the|them|all|these|those|his|her|its|their|our|my)\b
     | [,;:]\s+(?!{_FUNCTION})(?=[^\W\d_]{{2,}}(?!\s*=))
-    | \s[-–—]\s+(?=[^\W\d_]{{3,}}) | \s\((?=[^\W\d_]{{3,}}|[a-z]\.[a-z]\b) | [，；]
-    | (?<=[\d)}}\]])\s?{SCRIPT}""",
+    | \s[-–—]\s+(?=[^\W\d_]{{3,}}) | \s\((?=[^\W\d_]{{3,}}|[^\W\d_]{{2}}\s|[a-z]\.[a-z]\b) | [，；]
+    | (?<=[\d)}}\]])\s?{SCRIPT}(?!(?:[和与及或、и]|или)\s?[-−$\\(\d])""",
     re.VERBOSE,
 )
 _REASON = re.compile(
@@ -59,17 +61,25 @@ _REASON = re.compile(
 )
 # The first letter decides where others are only talked about: "B: A is too small".
 _FIRST_LETTER = re.compile(
-    r"\(?[A-J]\)?(?![A-Za-z0-9])(?!\s*(?:[,/;]|,?\s*(?:or|and)\b)\s*\(?[A-J]\b)"
+    r"\(?[A-J]\)?+(?![A-Za-z0-9])"
+    r"(?![\s*`_]*(?:[,/;(]|\b(?=[aomp]))[\s*`_]*"
+    r"(?:(?:or|and|maybe|perhaps|possibly)\b[\s*`_]*){0,2}\(?[A-J]\b)"
 )
 _IN_BRACKETS = re.compile(r"\(([^(),]*=[^(),]*)\)")
 _CALCULATION = re.compile(r"<<[^<>\n]*+>>")  # the calculator's part of "2 * 3 = <<2*3=6>>6"
-_ONE_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_ONE_NUMBER = re.compile(rf"{THOUSANDS}|\d+(?:[.,]\d+)*")
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _LEADS_TO = re.compile(
-    r"=\s*|\b(?:is|are|was|were|makes|gives|equals|totals?|becomes|est|son)\s+|(?:是|等于)\s*"
+    r"=\s*|\b(?:is|are|was|were|makes|gives|equals|totals?|becomes|est|ist|es|é|è|son|sind)\s+"
+    r"(?:igual\s+a|égale?\s+à|gleich)?\s*|(?:是|等于)\s*"
 )
 _VALUE = re.compile(r"[$\\(\[{|√]*[-−+±]?[$€£¥(\[{\\|√]*[\d½¼¾π∞√\\]")
 _IS_VALUE = re.compile(rf"(?<!\s)\s+(?:is|are|was|equals?)\s+{_VALUE.pattern}")
+# "3 pens and 5 more, so 8"
+_RESULT = re.compile(
+    rf"(?<=[^\W\d_]),?\s(?:so|thus|hence|making|which\s+(?:makes|gives|is))\s"
+    rf"(?:(?:it\s+is|that\s+is|in\s+total|a\s+total\s+of)\s)?(?={_VALUE.pattern})"
+)
 _CONTINUES = re.compile(r"\s*(?:[=<>≈+*/^]|,?\s*(?:or|and)\s+(?:\\?[\d$\\(]|-\d))")
 _PLAIN = re.compile(r"[-−]?\$?\d+(?:[.,]\d+)*(?:/\d+)?%?")
 
@@ -95,7 +105,7 @@ def answer_in(text: str, *, wants_choice: bool = False, num_parts: int = 1) -> s
         text = _CALCULATION.sub("", text)
     lead = _LEAD.match(text)
     text = text[lead.end() :] if lead else text
-    if is_negation(text) or _REJECTED.match(text):
+    if without_negation(text) is not None or _REJECTED.match(text):
         return None
     end = _END.search(text, 1)
     clause = text[: end.start()] if end else text
@@ -127,6 +137,13 @@ def answer_in(text: str, *, wants_choice: bool = False, num_parts: int = 1) -> s
     return _trimmed(clause.replace("**", ""), num_parts)
 
 
+def denied_in(text: str) -> str | None:
+    """The answer that the text after a marker says is none: "5" in "not 5", None without any."""
+    lead = _LEAD.match(text[:_MAX_CLAUSE])
+    rest = without_negation(text[lead.end() if lead else 0 : _MAX_CLAUSE])
+    return answer_in(rest) if rest else None
+
+
 def _behind_verb(clause: str, start: int = 0) -> int | None:
     """Where the value after the last "is" or "=" starts: at 34 in "the largest n is 34"."""
     verbs = [verb.end() for verb in _LEADS_TO.finditer(clause, start)]
@@ -136,6 +153,8 @@ def _behind_verb(clause: str, start: int = 0) -> int | None:
 def _trimmed(clause: str, num_parts: int) -> str:
     if _STARTS_PLAIN.match(clause):
         kept = _up_to_prose(clause)
+        if (result := _RESULT.search(clause)) and len(_ONE_NUMBER.findall(kept)) > 1:
+            return _up_to_prose(clause[result.end() :])
         if len(_WORDS.findall(kept)) <= 4 or "\\" in kept:
             return kept
         clause = kept

@@ -8,10 +8,11 @@ __all__ = [
     "is_bound",
     "is_denied",
     "is_disowned",
-    "is_negation",
+    "is_limit",
     "is_operand",
     "is_rejected",
     "rejects_itself",
+    "without_negation",
 ]
 
 _WINDOW = 120
@@ -20,10 +21,12 @@ _WINDOW = 120
 # Literal beginnings that are searched for at C speed: without any, nothing is denied.
 _HINT = re.compile(
     "not|Not|NOT|never|Never|neither|Neither|nor|n't|n’t|N'T|nicht|pas|不是|but|than|from|nowhere"
+    "|no es|no son|non è|não|niet|nie jest|не |не\u00a0|ではない"
     "|close|longer|likely|hardly|doubt|deny|refuse|reject|disagree|false|False|untrue|wrong|Wrong"
     "|WRONG|incorrect|Incorrect|impossible|mistaken"
 )
-_NOT = r"(?:\b(?:not|never|neither|nor|cannot|nicht|pas)\b|n['’]t\b|不是)"
+_NOT = r"""(?:\b(?:not|never|neither|nor|cannot|nicht|pas|niet|no\s(?:es|son)|non\sè|não(?:\sé)?
+    |nie\sjest|не)\b|n['’]t\b|不是)"""
 _ALL_BUT = r"""\b(?: (?:anything|everything|all) \s+ but | (?:other|rather) \s+ than
     | different \s+ from | far \s+ from | nowhere \s+ near | (?:very\s+)? close \s+ to
     | no \s+ longer | unlikely | hardly )"""
@@ -63,11 +66,18 @@ _WRONG = r"""(?: wrong | incorrect | false | mistaken
     ) \b (?!\s+to\b)"""
 _ADVERB = r"(?:(?:an?|also|clearly|certainly|definitely|obviously)\s+)?"
 _IS = r"(?:is|was|would\s+be)"
+_SECOND_THOUGHT = r"(?:(?:no|wait|hmm+|oh|oops|sorry|actually)\b[\s,.!…—–-]+)"
+# It as the answer, not what else it may be: "is impossible to beat", "does not work for n = 2".
+_FAILS = r"""(?: (?:is|was|seems) \s+ (?:impossible|not\s+(?:possible|valid|it)) | fails
+    | (?:does|did|will|can)(?:\s?not|n['’]t) \s+ (?:work|be\s+(?:it|right|correct|true)) )
+    \b (?!\s+(?:to|for|that|if|when|with|in)\b)"""
 # Right behind the answer: "is wrong", ". That is incorrect", "(wrong)", "? No".
 _REJECTED = re.compile(
     rf"""[\s$\\)}}\]*.,;:]{{0,8}} (?:
-      (?:(?:but|and|which|that|this|it)\s+){{0,2}}
-        (?: {_IS}\s+{_ADVERB}{_WRONG} | {_IS}n['’]t\s+(?:correct|right|true|the\b) )
+      {_SECOND_THOUGHT}{{0,2}} (?:(?:but|and|which|that|this|it)(?:\s+|(?=['’]s\b))){{0,2}}
+        (?: (?:{_IS}|['’]s)\s+{_ADVERB}{_WRONG} | {_IS}n['’]t\s+(?:correct|right|true|the\b) )
+    | (?:(?:but|and|which|that|this)\s+){{0,2}}{_FAILS} | {_SECOND_THOUGHT}\Z
+    | (?:では|じゃ)(?:ない|ありません) | [이가]\s?아(?:니|닙)
     | {_IS}\s+not\s+the\b | [(\[–—-]\s*(?:{_IS}\s+|this\s+is\s+)?{_WRONG} | \?\s*No\b | [❌✗✘] )""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -87,6 +97,12 @@ _BOUND = re.compile(
     | at\s+(?:least|most) | (?:no|not)\s+(?:more|less|fewer|greater)\s+than | up\s+to | between
     | over | under | above | below | beyond | within | twice | thrice | double | triple
     | (?:\w+\s+){{0,2}}?{_PART}\s+of ) \s+ (?=[$\\(\d−-])""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_THAN = re.compile(
+    r"""(?: \b(?:greater|less|more|fewer|larger|smaller|bigger|higher|lower)\s+than
+      | \banswer\s+is\s+(?:at\s+(?:least|most)|up\s+to|above|below|over|under) )
+      \s+ [$\\(\[*\s]*\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
 _OPERAND = re.compile(
@@ -109,9 +125,14 @@ def is_denied(text: str, at: int) -> bool:
     return _NEGATED.search(before) is not None or _DENIED.search(before) is not None
 
 
-def is_negation(clause: str) -> bool:
-    """Whether a clause starts by negating what it goes on to say: "not 42", "anything but 42"."""
-    return _NEGATION.match(clause) is not None
+def without_negation(clause: str) -> str | None:
+    """What a clause goes on to say if it starts by negating it, else None.
+
+    >>> without_negation("anything but 42"), without_negation("42")
+    (' 42', None)
+    """
+    negation = _NEGATION.match(clause)
+    return None if negation is None else clause[negation.end() :]
 
 
 def is_disowned(text: str, at: int) -> bool:
@@ -149,6 +170,14 @@ def is_bound(clause: str) -> bool:
     (True, True, False)
     """
     return _BOUND.match(clause) is not None
+
+
+def is_limit(text: str, at: int) -> bool:
+    """Whether the answer marked at ``at`` only bounds another: "greater than", "is at least"."""
+    start = max(at - 40, 0)
+    if text.find("than", start, at) < 0 and text.find("answer is", start, at) < 0:
+        return False
+    return _THAN.search(text, start, at) is not None
 
 
 def is_operand(text: str, at: int) -> bool:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 
 from rlgym_llm_rewards.math.boxes import Box, answer_of, boxes, find_boxes, is_unclosed
-from rlgym_llm_rewards.math.clause import answer_in, is_plain
-from rlgym_llm_rewards.math.denial import is_denied, is_disowned, is_rejected, rejects_itself
+from rlgym_llm_rewards.math.clause import answer_in, denied_in, is_plain
+from rlgym_llm_rewards.math.denial import (
+    is_denied,
+    is_disowned,
+    is_limit,
+    is_rejected,
+    rejects_itself,
+)
 from rlgym_llm_rewards.math.found import Found, Where
 from rlgym_llm_rewards.math.markers import Marker, last_marker, may_mark
 from rlgym_llm_rewards.math.policy import Policy
 from rlgym_llm_rewards.math.spans import math_spans, tidy
+from rlgym_llm_rewards.math.units import is_known_unit, unit_name
 from rlgym_llm_rewards.math.unmarked import last_statement
 from rlgym_llm_rewards.math.visible import (
     without_prompt,
@@ -26,12 +33,28 @@ _LAST_BOX = re.compile(r"\\boxed\{([^{}\\\s][^{}\\]*+)\}[\s$.)\]\\]*+\Z")
 _ARTICLES = ("the ", "The ", "nal ", "our ", "")
 # What may join, negate or work on the number behind it: a closer look is needed.
 _OPERATORS = tuple(
-    " or, and, not,n't,n’t, be, ou, et,nicht, pas, oder, und, but, from, to, near, than, of".split(
-        ","
-    )
+    " or, and, not,n't,n’t, be, ou, et,nicht, pas, oder, und, but, from, to, near, than, of,f the"
+    ",aybe, y, e, o, и,или,не".split(",")
 )
+_ANOTHER = re.compile(r"(?:and|or|,|y|und|и)\s[A-Za-z](?:_?\d|[₀-₉])?\s?=\s?\Z")
 _SENTENCE_END = re.compile(r"[.?!](?=\s|$)|\n")
-_OR_ELSE = re.compile(r"[\s$\\)]{0,6}\bor\s+[$\\(]{0,3}([-−]?\d[\d.,/]*)")
+_OR_ELSE = re.compile(
+    r"""[\s$\\)*`]{0,6}
+    (?: \b(?:or|oder|ou)\s+ (?:maybe\s+|perhaps\s+|possibly\s+|else\s+)?
+      | [,;(]?\s* (?:or\s+)? (?:maybe|perhaps|possibly|alternatively),?\s+
+        (?:it(?:\s+i|['’])s\s+)? )
+    [$\\(*`]{0,3} ([-−]?\d[\d.,/]* | \(?[A-J]\b\)?)""",
+    re.VERBOSE,
+)
+# A unit that stands behind a box, unless more words make another unit of it.
+_UNIT = re.compile(
+    r"""(?:[$\s]|\\[),;!\s]){0,4} (?:\\text\{\s*)? ( \\?%(?!\s*\w)
+      | (?:(?:square|cubic|sq\.?|cu\.?)\s)?
+        (?P<name>[A-Za-z]{2,12} (?:/[a-z]{1,4}|\sper\s[a-z]{1,8})? | (?<=[\s{])[gmL])
+        (?:[²³]|\^\{?[23]\}?)? (?![\w/]|\sper\b) )""",
+    re.VERBOSE,
+)
+_NO_UNIT = frozenset("in unit units am pm cu US".split())
 _STATES = re.compile(r"\d|[=<>^\\√π∞]|^\W*[A-Z]\W*$|^\W*\w+\W*$")
 
 
@@ -119,7 +142,9 @@ def _at_the_end(text: str, policy: Policy) -> Found | None:
     at = text.rfind("\\boxed{")
     if at >= 0:
         box = _LAST_BOX.match(text, at)
-        if box is None or "box" in text[:at] or is_denied(text, at) or rejects_itself(box[1]):
+        if box is None or "box" in text[:at] or rejects_itself(box[1]):
+            return None
+        if is_denied(text, at) or is_limit(text, at):
             return None
         return Found(tidy(box[1]), "boxed", at)
     if policy.require_box or text.find("</", -300) >= 0:
@@ -142,12 +167,19 @@ def _at_the_end(text: str, policy: Policy) -> Found | None:
     text = text.rstrip().removesuffix(".")
     at = text.rfind(" ") + 1
     before = text[max(at - 6, 0) : max(at - 1, 0)]
+    if before.endswith("=") and (_ANOTHER.search(text, max(at - 16, 0), at) or _is_record(text)):
+        return None
     follows = before[-1:].islower() or before.endswith((" =", "\n="))
     if not follows or before.endswith(_OPERATORS) or not is_plain(text[at:]):
         return None
     if is_denied(text, at):
         return None
     return Found(text[at:], "number", at)
+
+
+def _is_record(text: str) -> bool:
+    line = text[text.rfind("\n") + 1 :]
+    return without_records(line) != line
 
 
 def _plain(text: str, at: int, skip: int, where: Where) -> Found | None:
@@ -168,6 +200,7 @@ def _marked(
     A negated answer bars the whole text, a denied marker its own sentence.
     """
     barred = 0
+    denied: set[str | None] = set()
     limit = len(seen)
     left = list(found_boxes)
     for _ in range(_MAX_TRIES):
@@ -178,7 +211,10 @@ def _marked(
         if box is not None and (marker is None or marker.start < box.end):
             boxed = answer_of(text, left, num_parts)
             if not _is_negated(text, box) and not rejects_itself(boxed.text):
-                return _with_alternative(text, box, boxed), barred
+                if boxed.text in denied:
+                    return None, len(seen)
+                return _with_alternative(text, box.end, _with_unit(text, box, boxed)), barred
+            denied.add(boxed.text)
             barred, limit = len(seen), box.start
             continue
         if marker is None:
@@ -187,13 +223,19 @@ def _marked(
         if marker.is_denied:
             end = _SENTENCE_END.search(seen, marker.end)
             barred = max(barred, end.end() if end else len(seen))
+            denied.add(answer_in(text[marker.end : marker.stop]))
             continue
         said = text[marker.end : marker.stop]
         answer = _said(said, marker, wants_choice, num_parts)
         if answer is None or _is_taken_back(seen, marker, answer):
             barred = len(seen) if said.strip() else barred
+            denied.add(answer or denied_in(said))
+        elif answer in denied:
+            return None, len(seen)
         elif answer and (box is None or marker.where != "phrase" or _STATES.search(answer)):
-            return Found(answer, marker.where, marker.start), barred
+            found = Found(answer, marker.where, marker.start)
+            at = text.find(answer, marker.end, marker.end + len(answer) + 200)
+            return found if at < 0 else _with_alternative(text, at + len(answer), found), barred
     return None, barred
 
 
@@ -216,12 +258,24 @@ def _is_taken_back(text: str, marker: Marker, answer: str) -> bool:
 
 
 def _is_negated(text: str, box: Box) -> bool:
-    return is_denied(text, box.start) or is_rejected(text, box.end)
+    at = box.start
+    return is_denied(text, at) or is_rejected(text, box.end) or is_limit(text, at)
 
 
-def _with_alternative(text: str, box: Box, answer: Found) -> Found:
+def _with_unit(text: str, box: Box, answer: Found) -> Found:
+    r"""``\boxed{5} cm`` is 5 cm."""
+    unit = _UNIT.match(text, box.end)
+    if unit is None or not answer.text[-1:].isdecimal() or answer.parts:
+        return answer
+    name = unit["name"]
+    if name and (name in _NO_UNIT or not is_known_unit(unit_name(name.split()))):
+        return answer
+    return Found(f"{answer.text} {unit[1]}", answer.where, answer.start)
+
+
+def _with_alternative(text: str, end: int, answer: Found) -> Found:
     r"""``\boxed{41} or 42`` leaves the choice open, as "41 or 42" does."""
-    other = _OR_ELSE.match(text, box.end)
+    other = _OR_ELSE.match(text, end)
     if other is None:
         return answer
     return Found(f"{answer.text} or {tidy(other[1])}", answer.where, answer.start)

@@ -247,9 +247,8 @@ class Parser(Atoms):
                 node = self.in_degrees(node) if self.take().text in DEGREES else node
             elif text in ("^", "**"):
                 self.take()
-                is_degree = self.tokens[self.position].text in DEGREES or (
-                    self.tokens[self.position + 1].text in DEGREES
-                )
+                ahead = self.tokens[self.position : self.position + 2]
+                is_degree = any(token.text in DEGREES for token in ahead)
                 exponent = self.exponent()
                 if exponent is None and is_degree:
                     node = self.in_degrees(node)

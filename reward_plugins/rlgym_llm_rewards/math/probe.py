@@ -14,7 +14,7 @@ from rlgym_llm_rewards.math.nodes import Node, symbols, walk
 __all__ = ["Probe", "evaluate", "is_tame", "probe", "real_value"]
 
 DIGITS = 50
-_SCALES = (1, 1, 5, 5, 40, 40, 1000, 1000)
+_SCALES = (1, 1, 0.3, 0.3, 5, 5, 40, 40, 1000, 1000)
 """Sizes of the points; every second one has negative coordinates: |x - 5| is not 5 - x."""
 _MAX_MAGNITUDE = 100_000
 """Largest binary exponent of a value that is worked with further."""
@@ -56,9 +56,10 @@ def _mp() -> Any:
 
 
 def probe(left: Node, right: Node) -> Probe:
-    r"""Compares the values at eight points; the points depend on the variables' names only.
+    r"""Compares the values at ten points; the points depend on the variables' names only.
 
-    Points where a value is not real are left out, unless the imaginary unit is in play.
+    Points where a value, or what it is made of, is not real are left out, unless the imaginary
+    unit is in play: sqrt(x) sqrt(y) is sqrt(xy) for all that people mean by it.
 
     >>> from rlgym_llm_rewards.math.parse import parse
     >>> probe(parse("(x+1)^2"), parse("x^2+2x+1")), probe(parse(r"\sqrt{x^2}"), parse("x"))
@@ -66,6 +67,7 @@ def probe(left: Node, right: Node) -> Probe:
     """
     names = sorted(symbols(left) | symbols(right))
     is_complex = any(n == Node("const", ("i",)) for side in (left, right) for n in walk(side))
+    is_real = bool(names) and not is_complex
     context = _mp()
     # A difference as small as the smallest digit written must still be seen.
     digits = DIGITS + sum(_digits(n) for side in (left, right) for n in walk(side))
@@ -78,7 +80,7 @@ def probe(left: Node, right: Node) -> Probe:
     for point in _points(names, context):
         spend(cost)
         try:
-            a, b = evaluate(left, point), evaluate(right, point)
+            a, b = (evaluate(side, point, real=is_real) for side in (left, right))
         except _TooLargeError:
             unknown = Probe.TOO_LARGE
             continue
@@ -106,10 +108,13 @@ def _is_small(exponent: Node) -> bool:
     return abs(value) <= 12 if value is not None else bool(symbols(exponent))
 
 
-def evaluate(node: Node, point: Mapping[str, Any] | None = None) -> Any:
-    """The value at a point, an mpmath number; raises `_UnknownError` where there is none."""
+def evaluate(node: Node, point: Mapping[str, Any] | None = None, *, real: bool = False) -> Any:
+    """The value at a point, an mpmath number; raises `_UnknownError` where there is none.
+
+    ``real``: neither may a part of it be complex.
+    """
     try:
-        value = _value(node, point or {})
+        value = _value(node, point or {}, real)
     except (ZeroDivisionError, ValueError, OverflowError, TypeError) as impossible:
         raise _UnknownError(str(impossible)) from None
     context = _mp()
@@ -162,7 +167,14 @@ def _close(a: Any, b: Any, context: Any) -> bool:
     return bool(abs(a - b) <= size * context.mpf(10) ** (10 - context.dps))
 
 
-def _value(node: Node, point: Mapping[str, Any]) -> Any:
+def _value(node: Node, point: Mapping[str, Any], real: bool) -> Any:
+    value = _worked_out(node, point, real)
+    if real and _is_complex(value):
+        raise _UnknownError("a part that is not real")
+    return value
+
+
+def _worked_out(node: Node, point: Mapping[str, Any], real: bool) -> Any:
     context = _mp()
     head, args = node
     if head == "num":
@@ -177,15 +189,15 @@ def _value(node: Node, point: Mapping[str, Any]) -> Any:
     if head == "const":
         return _constant(args[0], context)
     if head == "pow":
-        return _power(_value(args[0], point), _value(args[1], point), context)
+        return _power(_value(args[0], point, real), _value(args[1], point, real), context)
     if head == "root":
-        return _power(_value(args[0], point), 1 / _value(args[1], point), context)
+        return _power(_value(args[0], point, real), 1 / _value(args[1], point, real), context)
     if head == "call":
-        values = [_value(arg, point) for arg in args[1:] if isinstance(arg, Node)]
+        values = [_value(arg, point, real) for arg in args[1:] if isinstance(arg, Node)]
         return _bounded(_call(args[0], values, context), context)
     if head == "based":
         return context.mpf(int(args[0], int(args[1])))
-    values = [_value(arg, point) for arg in args if isinstance(arg, Node)]
+    values = [_value(arg, point, real) for arg in args if isinstance(arg, Node)]
     if head == "add":
         return context.fsum(values)
     if head == "mul":
@@ -262,7 +274,7 @@ def _call(name: str, values: list[Any], context: Any) -> Any:
     raise _UnknownError(f"the function {name}")
 
 
-_COSTS = {"factorial": 500, "gamma": 500, "binom": 1500}
+_COSTS = {"factorial": 250, "gamma": 250, "binom": 750}
 """Of these functions, in units of `effort`."""
 
 _UNARY = {

@@ -9,10 +9,10 @@ from typing import NamedTuple
 __all__ = [
     "NUMBER",
     "SCRIPT",
+    "THOUSANDS",
     "Piece",
     "first_math",
     "is_math",
-    "last_letter",
     "last_math",
     "last_number",
     "math_spans",
@@ -47,7 +47,20 @@ _NO_WORDS = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _DANGLING = re.compile(r"(?:\band|\bor|[-+=,])\s*\Z")
-_JOINT = re.compile(r"\s*(?:[,;/&]|,?\s*(?:and|or|et|ou|und|oder|y|o|和|或|及))?\s*")
+_MAYBE = r"(?:maybe|perhaps|possibly|alternatively)"
+_JOINT = re.compile(
+    rf"\s*(?:[,;/&]|,?\s*(?:and|(?:or\s+)?{_MAYBE}|or|et|ou|und|oder|y|o|e|и|или|和|或|及|与))?\s*"
+)
+# What other languages, and doubt, put between two values.
+_OTHER_JOINT = re.compile(
+    rf"""(?<=[\d)}}\]%])
+    (?: (?P<or>,?\s+(?:oder|ou|или)\s+ | (?<=\d)\s+o\s+(?=[-−]?\d) | \s*或者?\s*
+          | [,;]?\s\(?(?:or\s+)?{_MAYBE}\s+ )
+      | \s+(?:et|und|и)\s+ | \s*[和与及、]\s* | (?<=\d)\s+[ye]\s+(?=[-−]?\d) )
+    (?=(?:[A-Za-z]\s?=\s?)?[-−]?[$\\(\[√\d])""",
+    re.VERBOSE,
+)
+_TIE = re.compile(r"(?<=\d)~(?=\d{3}(?!\d))")
 
 _UNIT = r"""(?:
     \s?(?:\\?%|‰|°\s?[CF]?|\^?\{?\\(?:degree|circ)\b\}?|[€£¥](?!\d)|\\?\$(?![\w\\(]))
@@ -55,13 +68,15 @@ _UNIT = r"""(?:
       |hundred|thousand|million|billion|trillion|dozen|days?|weeks?|months?|years?|meters?|metres?|feet|foot|inches|miles?|grams?|kilograms?|liters?
       |[ap]\.m\.|[AP]\.M\.|am|pm|AM|PM|km/h|m/s|mph|[mcdk]?m|[mk]?g|mL|ml|[Ll]|lbs?|oz|ft|yd|hrs?|h|min|s)(?:[²³]|\^\{?[23]\}?)?(?![A-Za-z])
   | [A-Za-zµ]++[²³]?+ )"""
-_DIGITS = r"(?:\d++(?:[.,]\d++|\{,\}\d++|\\,\d{3})*+|\.\d++)"
+THOUSANDS = r"(?<!\d[ ])[1-9]\d{0,2}(?:(?:[ ~\u00a0\u2009\u202f]|\\,)\d{3})+(?![\d/-]|[ ]\d)"
+"""Groups of three digits that spaces part: 1 250 000. A row of numbers is longer or has others."""
+_DIGITS = rf"(?:{THOUSANDS}(?:[.,]\d++)?+|\d++(?:[.,]\d++|\{{,\}}\d++|\\,\d{{3}})*+|\.\d++)"
 NUMBER = rf"""
     (?:(?<![\w)\]}}.])[-+−]\s?)?+ (?:\\?\$\s?|[€£¥]\s?)?+ (?:(?<=[$€£¥])[-−])?+
     (?<![A-Za-z_\d.]){_DIGITS} (?:(?:[ ]:[ ]|:){_DIGITS})*+
     (?:[ ]\d++/\d++|[ ]?/[ ]?{_DIGITS})?+
     (?:[eE][-+]?\d++|[ ]?[×x*][ ]?10(?:\s?\^\s?\{{?[-−]?\d++\}}?|[⁻⁺]?[⁰¹²³⁴-⁹]++))?+
-    [¼½¾⅓⅔²³]*+ (?:,(?=\D|$))?(?<!,)
+    (?:[ ]?[¼½¾⅓⅔⅛⅜⅝⅞])?+ [²³]*+ (?:,(?=\D|$))?(?<!,)
     {_UNIT}?+"""
 """A number in running text: sign, currency, time or ratio, fraction, power of ten, unit."""
 
@@ -80,23 +95,23 @@ SCRIPT = (
 """Before a letter or sign of a script in which units and words follow a number without a space."""
 _SIMPLE = re.compile(r"[-−]?[$€£¥]?\d+(?:[.,]\d+)*")
 _SUFFIX = re.compile(rf"(?:{_UNIT})?+", re.VERBOSE)
-_ENDS = re.compile(r"(?=[\s.,;:!?)*`\"'”’<]|$)|" + SCRIPT)
-_LIST_JOINT = re.compile(r"\s?,\s?(?:(?:and|or)\s)?|\s?;\s?|\s(?:and|or|et|ou|und|oder)\s|[和或]")
+_ENDS = re.compile(r"(?=[\s.,;:!?)*`\"'”’<]|$)(?!\s?[¼½¾⅓⅔⅛⅜⅝⅞])|" + SCRIPT)
+_NAMED = r"([A-Za-z])(?:_?\d|[₀-₉])?\s?=\s?"
+_LIST_JOINT = re.compile(
+    rf"""(?: \s?,\s?(?:(?:and|or)\s)?(?:{_MAYBE}\s)? | \s?;\s?
+      | \s(?:and|or|et|ou|und|oder|y|e|o|и|или)\s(?:{_MAYBE}\s)? | [和或及与、] ) (?:{_NAMED})?""",
+    re.VERBOSE,
+)
+_NAME_BEFORE = re.compile(rf"(?<![^\W\d]){_NAMED}\Z")
+_NAMES = re.compile(rf"(?<![^\W\d]){_NAMED}")
 _SAYS_LIST = re.compile(r"(?:\b(?:is|are|be|either)|[:=：])\s*\Z")
-_LAST_WORD = re.compile(r"(?:\bor|\band|\bnot|n['’]t|\bbe|\d\s:|[^\w\s=:：.])\s*\Z")
+_LAST_WORD = re.compile(
+    rf"(?:\b(?:or|and|not|be|ou|o|oder|et|y|e|und|{_MAYBE})|или|и|n['’]t|\d(?:\s:)?|[^\w\s=:：.]"
+    rf"|(?:\b(?:and|or)|,)\s{_NAMED})\s*\Z"
+)
 _UNREAD = re.compile(r"\s?(?:[+^]|\*(?!\*))\s?\w")  # 10+John's age
 _OPENED, _CLOSED = re.compile(r"[(\[{]"), re.compile(r"[)\]}]")
 _BALANCED = re.compile(r"[^()\[\]{}]*")
-_LETTER = r"(?<![A-Za-z0-9'’_\\])(?:\([A-J]\)|[A-J])(?![A-Za-z0-9'’_])(?!\s[a-z]+ed\b)"
-_LETTERS = re.compile(rf"{_LETTER}(?:\s?(?:[,/;]|,?\s?(?:and|or)\b)\s?{_LETTER})*+")
-_NO_CHOICE = re.compile(
-    rf"""(?:\b(?:not|never|nor|neither|than|without|cannot|non|pas|eliminates?|exclude)\b|n['’]t\b|不是)
-    (?:\s*(?:be|choose|option|choice|the|an?swer)\b)*+\s*{_LETTERS.pattern}
-    | \bI\b(?=\s[a-z']) | \bA\b(?=\s(?!is\b|or\b|and\b|because\b|since\b|as\b)[a-z])""",
-    re.VERBOSE,
-)
-_PICKED = re.compile(rf"({_LETTER})\s+(?:is|must\sbe)\s+(?:the\s+)?(?:correct|right|best|answer)")
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
 
 
 class Piece(NamedTuple):
@@ -112,10 +127,16 @@ def tidy(text: str) -> str:
 
     >>> tidy(" **42.**"), tidy("1, 2, ..."), tidy(r"\,\sqrt{2}\ "), tidy(r"$\text{Area} = 9.$")
     ('42', '1, 2, ...', '\\sqrt{2}', '9')
+    >>> tidy("2 и 5"), tidy("5 oder 6")
+    ('2 and 5', '5 or 6')
     """
     if text.isdecimal():
         return text
     text = text.strip(_EDGE if text.isascii() else _EDGES)
+    if "~" in text:
+        text = _TIE.sub(" ", text)
+    if " " in text or not text.isascii():
+        text = _OTHER_JOINT.sub(lambda joint: " or " if joint["or"] else " and ", text)
     if text.endswith(_ENDS_IN) or text.startswith(_STARTS_WITH):
         return _pared(text)
     return text
@@ -237,7 +258,7 @@ def last_number(text: str, end: int, num_parts: int = 1) -> Piece | None:
     """
     # Nearly always the last word is the number, and the one before it no operator.
     start = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end)) + 1
-    is_operand = _LAST_WORD.search(text, max(start - 6, 0), start)
+    is_operand = _LAST_WORD.search(text, max(start - 14, 0), start)
     if _SIMPLE.fullmatch(text, start, end) and not is_operand:
         suffix = _SUFFIX.match(text, end)
         stop = suffix.end() if suffix else end
@@ -247,7 +268,9 @@ def last_number(text: str, end: int, num_parts: int = 1) -> Piece | None:
     pieces = [
         match
         for match in _EXPRESSION.finditer(text, line, min(len(text), end + 40))
-        if match.start() < end and any(map(str.isdecimal, match[0]))
+        if match.start() < end
+        and any(map(str.isdecimal, match[0]))
+        and not _NAMES.match(text, match.start())
     ]
     if not pieces:
         return None
@@ -255,7 +278,7 @@ def last_number(text: str, end: int, num_parts: int = 1) -> Piece | None:
     words = False
     while first > 0:
         joint = _LIST_JOINT.fullmatch(text, pieces[first - 1].end(), pieces[first].start())
-        if joint is None:
+        if joint is None or (joint[1] and _name_before(text, pieces[first - 1]) != joint[1]):
             break
         words |= any(map(str.isalpha, joint[0]))
         first -= 1
@@ -266,7 +289,7 @@ def last_number(text: str, end: int, num_parts: int = 1) -> Piece | None:
     stop = pieces[-1].end()
     if _UNREAD.match(text, stop):
         return None
-    said = text[start:stop]
+    said = _NAMES.sub("", text[start:stop])
     # Brackets of two kinds may close each other: (1, 5].
     if len(_OPENED.findall(said)) != len(_CLOSED.findall(said)):
         said = said.strip("()[]{}")
@@ -275,22 +298,7 @@ def last_number(text: str, end: int, num_parts: int = 1) -> Piece | None:
     return Piece(start, stop, said)
 
 
-def last_letter(text: str) -> Piece | None:
-    """The choice, A to J, of the last sentence that names one; all where it names several.
-
-    >>> last_letter("A fails. So it is (B), not C.").text, last_letter("It is A, B or C.").text
-    ('(B)', 'A, B or C')
-    """
-    kept = _NO_CHOICE.sub(lambda match: " " * len(match[0]), text)
-    ends = [0, *(match.end() for match in _SENTENCE_END.finditer(kept)), len(kept)]
-    for start, end in reversed(list(pairwise(ends))):
-        picked = _PICKED.search(kept, start, end)
-        if picked:
-            return Piece(picked.start(1), picked.end(1), picked[1])
-        named = list(_LETTERS.finditer(kept, start, end))
-        if named:
-            first, last = named[0], named[-1]
-            if len({match[0].strip("()") for match in named}) > 1:
-                return Piece(first.start(), last.end(), text[first.start() : last.end()])
-            return Piece(last.start(), last.end(), last[0])
-    return None
+def _name_before(text: str, number: re.Match[str]) -> str | None:
+    """The name that the number is set equal to: ``x`` in "x = 3"."""
+    name = _NAME_BEFORE.search(text, max(number.start() - 8, 0), number.start())
+    return None if name is None else name[1]

@@ -6,10 +6,10 @@ import re
 
 from rlgym_llm_rewards.math.denial import is_denied, is_operand, is_rejected, rejects_itself
 from rlgym_llm_rewards.math.found import Found, Where
+from rlgym_llm_rewards.math.letters import last_letter
 from rlgym_llm_rewards.math.spans import (
     Piece,
     is_math,
-    last_letter,
     last_math,
     last_number,
     math_spans,
@@ -27,7 +27,9 @@ _UP_TO_LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
 _WORD = re.compile(r"(?!(?:and|or|sin|cos|tan|log|ln|exp|sqrt|pi)\b)[^\W\d_]{2,}")
 # Letters beyond Latin and Greek; a number among them stands in a sentence.
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\x00-\u03ff\u1e00-\u2fff\U0001d400-\U0001d7ff]")
-_STATES = re.compile(r"\b(?:is|are|was|were|be|equals|gives|makes|it|so)\b|[.?!]\s|[。！？]")
+_STATES = re.compile(
+    r"\b(?:is|are|was|were|be|equals|gives|makes|it|so|é|è|est|ist|es|sind|son)\b|[.?!]\s|[。！？]"
+)
 _STARTS_PROSE = re.compile(
     r"(?:(?!(?:sin|cos|tan|log|ln|exp|pi)\b)[^\W\d_]{2,}[\s,:]|[IAa]\s)(?!\s*[-+*/=<>^(])"
 )
@@ -38,6 +40,23 @@ _AFTERTHOUGHT = re.compile(
     r"[,;]\s+(?:as|which|so|since|because|hence|thus|therefore|by|q\.?e\.?d)\b[^\d=<>\\$]*\Z",
     re.IGNORECASE,
 )
+# "(at x = 1)", "(about 28%)": how or where, no value of its own.
+_BRACKETED = re.compile(
+    r"""(?<=[\w$%)}*])\s\((?:at|when|where|approximately|approx\.?|about|roughly|around|attained|achieved
+      |reached|since|because|as|if|given|rounded|i\.e\.|for(?!\s+a\s))\s[^()\n]*(?:\([^()\n]*\)[^()\n]*)?\)
+    [\s.!*]*\Z""",
+    re.VERBOSE,
+)
+_OFFER = re.compile(
+    r"""(?:(?<=[.!?*)])\s+|\n)(?:(?:please\s+)?let\s+me\s+know|feel\s+free|would\s+you\s+like|do\s+you\s+want
+      |shall\s+I|should\s+I|if\s+you(?:['’]d\s+like|\s+(?:have|need|want|would))|I['’]m\s+happy\s+to
+      |happy\s+to\s+help)\b[^\n]*\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+# The number of a heading, and of an item of a list.
+_HEADING = re.compile(r"\n[ \t]*#{1,6}[ \t]+[*_]*(?:\w+[ \t]+)?(\d{1,3})[.):](?!\d)")
+_ITEM = re.compile(r"\n[ \t]*[*_]*(\d{1,3})[.)][ \t]+(?=[*_]*[^\W\d_]{2})")
+_OF_THE = re.compile(r"\d%?\s+of\s+(?:the|these|those|his|her|its|their|our|my)\s+\Z")
 _QUOTED = re.compile(r">\s+(?=[-−]?[$€£¥]?\d[\d.,/]*%?\Z)")
 _ROW = re.compile(r"\|[^|\n]*[^\W\d_]{3}[^|\n]*\|(?:[^|\n]*\|)*?([^|\n]*)\|")
 _COMMAND = re.compile(r"\\[A-Za-z]{2,}")
@@ -80,8 +99,9 @@ def last_statement(
         if rejects_itself(whole) or not whole.strip("#$,\\ "):
             return None
         return Found(whole, "text", start)
-    found = _last(window, base, num_parts)
+    found = _last(_without_asides(window), base, num_parts)
     if found is None and anywhere:
+        stripped = _without_labels(stripped)
         digit = _UP_TO_LAST_DIGIT.match(stripped, 0, base)
         if digit is None:
             digit = _UP_TO_LAST_DIGIT.match(stripped)
@@ -102,6 +122,35 @@ def _is_expression(text: str) -> bool:
     return not _STATES.search(bare) and len(_WORD.findall(bare)) <= 2
 
 
+def _without_asides(window: str) -> str:
+    """The window without what is no statement at its end, and without numbers that only count."""
+    near = max(len(window) - _MAX_REMARK, 0)
+    for aside in (_OFFER, _BRACKETED):
+        match = aside.search(window, near)
+        if match and _UP_TO_LAST_DIGIT.match(window, 0, match.start()):
+            window = window[: match.start()]
+    return _without_labels(window)
+
+
+def _without_labels(text: str) -> str:
+    """The text with the numbers of headings and of the items of a list blanked."""
+    text = f"\n{text}"
+    labels = [match.span(1) for match in _HEADING.finditer(text)]
+    items = list(_ITEM.finditer(text))
+    numbers = [-9, *(int(item[1]) for item in items), -9]
+    for index, item in enumerate(items, 1):
+        if numbers[index] - numbers[index - 1] == 1 or numbers[index + 1] - numbers[index] == 1:
+            labels.append(item.span(1))
+    if not labels:
+        return text[1:]
+    pieces = []
+    last = 1
+    for start, end in sorted(set(labels)):
+        pieces += [text[last:start], " " * (end - start)]
+        last = end
+    return "".join(pieces) + text[last:]
+
+
 def _last(window: str, base: int, num_parts: int) -> Found | None:
     digit = _UP_TO_LAST_DIGIT.match(window)
     end = digit.end() if digit else 0
@@ -118,6 +167,8 @@ def _last(window: str, base: int, num_parts: int) -> Found | None:
     else:
         where = "number"
         piece = last_number(window, end, num_parts) if end else None
+    if piece and (whole := _OF_THE.search(window, max(piece.start - 20, 0), piece.start)):
+        piece = last_number(window, whole.start() + 1, num_parts)
     if piece is None or len(window) - piece.end > _MAX_REMARK:
         return None
     if is_denied(window, piece.start) or is_rejected(window, piece.end):

@@ -23,6 +23,23 @@ _GRADER_LINE = re.compile(
     r"^(?:SYSTEM|GRADER|VERDICT)\b.*\b(?:verdict|expected|reward|score)\b.*$", re.MULTILINE
 )
 
+# Words of a record, and those that make one alone where a line starts with them.
+_WORDS = r"(?:gold|expected|reference|ground[_ ]truth|grader|reward|score|verdict)"
+_HINTS = ("gold", "expected", "reference", "ground", "grader", "reward", "score", "verdict")
+_RECORD_WORD = re.compile(_WORDS, re.IGNORECASE)
+_KEY = re.compile(
+    rf"""(?<![A-Za-z])({_WORDS}|got|status|label|target|grade)(?:[_-][a-z]+)*["'*_\]]*\s?[:=](?!=)""",
+    re.IGNORECASE,
+)
+_STARTS_RECORD = re.compile(
+    rf"""[^\w\n]*{_WORDS}["'*_\]]*\s?[:=](?!=)
+      | [^\w\n]*(?:{_WORDS}|label|status),\s?[-\d.]+\s*\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_ELEMENT = re.compile(rf"<({_WORDS}|label|target)>[^<]*+</\1>", re.IGNORECASE)
+_ORDERED = re.compile(r"\bignore (?:all |the |any )?(?:previous|prior|above)\b", re.IGNORECASE)
+_MARKED = re.compile(r"\\boxed|####|answer\s+is\b")
+
 _MIN_ECHO = 20
 _MAX_PIECES = 256
 _PIECE_END = re.compile(r"\n|(?<=[.?!])\s")
@@ -78,9 +95,16 @@ def without_records(text: str) -> str:
 
     >>> without_records('{"reward": 1.0} so 7')
     '                so 7'
+    >>> without_records("score=1 gold=7").strip(), without_records("The score is 7.")
+    ('', 'The score is 7.')
     """
     if '":' in text or "':" in text:
         text = _BRACES.sub(_blank_record, text)
+    lower = text.lower()
+    if any(word in lower for word in _HINTS):
+        text = _ELEMENT.sub(_blank, text)
+        lines = text.split("\n")
+        text = "\n".join(" " * len(line) if _is_record(line) else line for line in lines)
     if "SYSTEM" in text or "GRADER" in text or "VERDICT" in text:
         text = _GRADER_LINE.sub(_blank, text)
     if "nswer" in text:
@@ -91,9 +115,15 @@ def without_records(text: str) -> str:
 def without_prompt(text: str, prompt: str) -> str:
     """The text with the prompt, or any sentence of 20 characters or more of it, blanked.
 
+    A text that is wholly a part of the prompt is blanked unless it is an answer and nothing else:
+    an option, or a marker and a value, which examples in the prompt may share.
+
     >>> without_prompt("You ask: What is the sum of 40 and 2? 42", "What is the sum of 40 and 2?")
     'You ask:                              42'
     """
+    whole = text.strip()
+    if len(whole) <= len(prompt) and _says_more(whole) and whole in prompt:
+        return " " * len(text)
     for piece in _pieces(prompt):
         if piece in text:
             text = text.replace(piece, " " * len(piece))
@@ -107,9 +137,36 @@ def _pieces(prompt: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in parts if len(part) >= _MIN_ECHO))[:_MAX_PIECES]
 
 
+_OPTION = re.compile(r"\W*[A-J]\W(?!:)")
+_SAYS_NOTHING = re.compile(
+    r"\\[A-Za-z]+|\b(?:so|the|thus|hence|therefore|final|correct|answer|option|choice|is)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"\?|[^\W\d_]{2,}\W+[^\W\d_]{2,}")
+
+
+def _says_more(text: str) -> bool:
+    """Whether a text holds a question, or words beside an answer."""
+    if len(text) > 400:
+        return True
+    is_option = _OPTION.match(text) is not None and "?" not in text
+    return not is_option and _SENTENCE.search(_SAYS_NOTHING.sub("", text)) is not None
+
+
 def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
 def _blank_record(match: re.Match[str]) -> str:
-    return _blank(match) if _RECORD_KEY.search(match[0]) else match[0]
+    is_record = _RECORD_KEY.search(match[0]) or _KEY.search(match[0])
+    return _blank(match) if is_record else match[0]
+
+
+def _is_record(line: str) -> bool:
+    """Whether a line holds two keys of a record, or starts with one and marks no answer."""
+    if _RECORD_WORD.search(line) is None or _MARKED.search(line):
+        return False
+    if _STARTS_RECORD.match(line):
+        return True
+    keys = {key[1].lower() for key in _KEY.finditer(line)}
+    return len(keys) > 1 or (bool(keys) and _ORDERED.search(line) is not None)
