@@ -8,7 +8,7 @@ from typing import Literal
 
 from rlgym_llm.rewards import Reward, RewardContext
 from rlgym_llm.types import Rollout, Score
-from rlgym_llm_rewards.math.boxes import boxes
+from rlgym_llm_rewards.math.extraction.boxes import boxes
 from rlgym_llm_rewards.math.number import parse_number
 
 __all__ = ["Format"]

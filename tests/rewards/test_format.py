@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlgym_llm_rewards.format import Format
-from rlgym_llm_rewards.math.extract import extract
+from rlgym_llm_rewards.math.extraction.extract import extract
 from rlgym_llm_rewards.math.policy import Policy
 
 from rlgym_llm.rewards import RewardContext

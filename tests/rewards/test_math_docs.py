@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 import yaml
 from rlgym_llm_rewards.math import Policy, VerdictStatus, verify
-from rlgym_llm_rewards.math.canonical import _MAX_STEPS
-from rlgym_llm_rewards.math.cursor import MAX_DEPTH
-from rlgym_llm_rewards.math.effort import MAX_EFFORT
-from rlgym_llm_rewards.math.form import MAX_BITS, MAX_EXPANDED, MAX_TERMS
-from rlgym_llm_rewards.math.functions import _MAX_FACTORIAL
-from rlgym_llm_rewards.math.number import _MAX_DIGITS
-from rlgym_llm_rewards.math.probe import _MAX_MAGNITUDE, DIGITS
-from rlgym_llm_rewards.math.proof import DEADLINE_S, MEMORY_MB, NUM_WORKERS
-from rlgym_llm_rewards.math.reading import _read
-from rlgym_llm_rewards.math.tokens import MAX_CHARS, MAX_TOKENS
-from rlgym_llm_rewards.math.unmarked import _MAX_REMARK
+from rlgym_llm_rewards.math.algebra.canonical import _MAX_STEPS
+from rlgym_llm_rewards.math.algebra.effort import MAX_EFFORT
+from rlgym_llm_rewards.math.algebra.form import MAX_BITS, MAX_EXPANDED, MAX_TERMS
+from rlgym_llm_rewards.math.algebra.functions import _MAX_FACTORIAL
+from rlgym_llm_rewards.math.algebra.probe import _MAX_MAGNITUDE, DIGITS
+from rlgym_llm_rewards.math.extraction.unmarked import _MAX_REMARK
 from rlgym_llm_rewards.math.gold import _remembered as remembered_golds
+from rlgym_llm_rewards.math.number import _MAX_DIGITS
+from rlgym_llm_rewards.math.parsing.cursor import MAX_DEPTH
+from rlgym_llm_rewards.math.parsing.reading import _read
+from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, MAX_TOKENS
+from rlgym_llm_rewards.math.proof import DEADLINE_S, MEMORY_MB, NUM_WORKERS
 from rlgym_llm_rewards.math.verify import _MAX_REMEMBERED, _remembered
 
 from rlgym_llm import Plugins
@@ -145,11 +145,11 @@ def test_every_file_it_names_exists() -> None:
     folder = ROOT / "reward_plugins" / "rlgym_llm_rewards" / "math"
     named = set(re.findall(r"`(\w+\.py)`", PAGE))
     assert named
-    assert {name for name in named if not (folder / name).is_file()} == set()
+    assert named <= {path.name for path in folder.rglob("*.py")}
 
 
 def test_the_readme_names_every_file_of_the_verifier() -> None:
     folder = ROOT / "reward_plugins" / "rlgym_llm_rewards" / "math"
     tree = README.split("\n  math/ ")[1].split("\ntrainers/")[0]
     named = re.findall(r"\w+\.py", tree)
-    assert sorted(named) == sorted({path.name for path in folder.glob("*.py")} - {"__init__.py"})
+    assert sorted(named) == sorted({path.name for path in folder.rglob("*.py")} - {"__init__.py"})

@@ -3,8 +3,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlgym_llm_rewards.math.boxes import boxes
-from rlgym_llm_rewards.math.extract import Found, extract, extract_gold
+from rlgym_llm_rewards.math.extraction.boxes import boxes
+from rlgym_llm_rewards.math.extraction.extract import Found, extract, extract_gold
 from rlgym_llm_rewards.math.policy import POLICIES, Policy
 
 STANDARD = Policy()

@@ -6,10 +6,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlgym_llm_rewards.math import effort
-from rlgym_llm_rewards.math.canonical import canonical, is_exact
-from rlgym_llm_rewards.math.effort import EffortError
-from rlgym_llm_rewards.math.form import (
+from rlgym_llm_rewards.math.algebra import effort
+from rlgym_llm_rewards.math.algebra.canonical import canonical, is_exact
+from rlgym_llm_rewards.math.algebra.effort import EffortError
+from rlgym_llm_rewards.math.algebra.form import (
     MAX_BITS,
     ONE,
     ZERO,
@@ -21,9 +21,9 @@ from rlgym_llm_rewards.math.form import (
     rational,
     total,
 )
-from rlgym_llm_rewards.math.parse import parse
-from rlgym_llm_rewards.math.powers import power
-from rlgym_llm_rewards.math.tokens import UnreadableError
+from rlgym_llm_rewards.math.algebra.powers import power
+from rlgym_llm_rewards.math.parsing.parse import parse
+from rlgym_llm_rewards.math.parsing.tokens import UnreadableError
 
 X, Y = atom(("sym", "x")), atom(("sym", "y"))
 HALF = Fraction(1, 2)

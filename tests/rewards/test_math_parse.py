@@ -6,13 +6,12 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlgym_llm_rewards.math.canonical import canonical
-from rlgym_llm_rewards.math.nodes import Node, from_json, number, symbols, to_json, walk
-from rlgym_llm_rewards.math.parse import parse
-from rlgym_llm_rewards.math.policy import Policy
-from rlgym_llm_rewards.math.reading import read
-from rlgym_llm_rewards.math.show import show
-from rlgym_llm_rewards.math.tokens import (
+from rlgym_llm_rewards.math.algebra.canonical import canonical
+from rlgym_llm_rewards.math.parsing.nodes import Node, from_json, number, symbols, to_json, walk
+from rlgym_llm_rewards.math.parsing.parse import parse
+from rlgym_llm_rewards.math.parsing.reading import read
+from rlgym_llm_rewards.math.parsing.show import show
+from rlgym_llm_rewards.math.parsing.tokens import (
     MAX_CHARS,
     MAX_TOKENS,
     LimitError,
@@ -20,6 +19,7 @@ from rlgym_llm_rewards.math.tokens import (
     read_number,
     tokenize,
 )
+from rlgym_llm_rewards.math.policy import Policy
 
 # -- tokens --------------------------------------------------------------------------------------
 

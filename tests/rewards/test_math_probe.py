@@ -3,9 +3,9 @@
 import threading
 
 import pytest
-from rlgym_llm_rewards.math import effort
-from rlgym_llm_rewards.math.parse import parse
-from rlgym_llm_rewards.math.probe import DIGITS, Probe, probe, real_value
+from rlgym_llm_rewards.math.algebra import effort
+from rlgym_llm_rewards.math.algebra.probe import DIGITS, Probe, probe, real_value
+from rlgym_llm_rewards.math.parsing.parse import parse
 
 
 @pytest.fixture(autouse=True)

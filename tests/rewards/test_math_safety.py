@@ -56,7 +56,7 @@ def trapped(monkeypatch):
     for name in ("sympy", "sympy.parsing.sympy_parser", "sympy.parsing.latex", "mpmath"):
         importlib.import_module(name)
     symbolic = importlib.import_module("rlgym_llm_rewards.math.symbolic")
-    nodes = importlib.import_module("rlgym_llm_rewards.math.nodes")
+    nodes = importlib.import_module("rlgym_llm_rewards.math.parsing.nodes")
     values = importlib.import_module("rlgym_llm_rewards.math.values")
     caught: list[str] = []
     proofs: list[bool | None] = []
@@ -157,7 +157,9 @@ FORBIDDEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.rglob("*.py")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
 def test_no_module_calls_what_runs_a_text(path):
     is_symbolic = path.stem == "symbolic"
     for node in ast.walk(ast.parse(path.read_text())):

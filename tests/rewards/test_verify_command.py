@@ -18,7 +18,7 @@ from rlgym_llm_rewards.math import Policy, VerdictStatus
 from rlgym_llm.cli import main
 
 Captured = pytest.CaptureFixture[str]
-SOURCES = sorted(Path(math.__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(math.__file__).parent.rglob("*.py"))
 
 
 def verify(capsys: Captured, *argv: str) -> tuple[int, str]:

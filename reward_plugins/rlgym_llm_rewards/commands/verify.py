@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from rlgym_llm.cli import CommandParser, plugin_parser
 from rlgym_llm.errors import DataError, nearest
-from rlgym_llm_rewards.math.extract import extract
+from rlgym_llm_rewards.math.extraction.extract import extract
 from rlgym_llm_rewards.math.gold import read_gold
 from rlgym_llm_rewards.math.policy import POLICIES, Policy, get_policy
 from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus

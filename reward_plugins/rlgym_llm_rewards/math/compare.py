@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlgym_llm_rewards.math.nodes import Node, sequence, symbols, walk
+from rlgym_llm_rewards.math.parsing.nodes import Node, sequence, symbols, walk
 from rlgym_llm_rewards.math.real_sets import is_set, real_set, same_set
 from rlgym_llm_rewards.math.relations import is_consistent, same_relation
 from rlgym_llm_rewards.math.shape import as_matrix, elements, expand, is_listed, spread, unwrap

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rlgym_llm_rewards.math.algebra.effort import EffortError, begin
+from rlgym_llm_rewards.math.algebra.form import UndefinedError
 from rlgym_llm_rewards.math.choice import choice_of_gold, has_words, is_words
-from rlgym_llm_rewards.math.effort import EffortError, begin
-from rlgym_llm_rewards.math.extract import extract_gold
-from rlgym_llm_rewards.math.form import UndefinedError
-from rlgym_llm_rewards.math.nodes import Node
+from rlgym_llm_rewards.math.extraction.extract import extract_gold
 from rlgym_llm_rewards.math.number import Number, parse_number
+from rlgym_llm_rewards.math.parsing.nodes import Node
+from rlgym_llm_rewards.math.parsing.reading import read
+from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, Comma, UnreadableError
 from rlgym_llm_rewards.math.policy import Policy
-from rlgym_llm_rewards.math.reading import read
 from rlgym_llm_rewards.math.relations import is_consistent
 from rlgym_llm_rewards.math.shape import elements, expand
-from rlgym_llm_rewards.math.tokens import MAX_CHARS, Comma, UnreadableError
 from rlgym_llm_rewards.math.values import Comparison, UndecidedError, form_of, split_unit
 
 __all__ = ["Gold", "read_gold"]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlgym_llm_rewards.math.algebra.effort import EffortError, begin
+from rlgym_llm_rewards.math.algebra.form import TooLargeError, UndefinedError
 from rlgym_llm_rewards.math.choice import choices, same_word, words
 from rlgym_llm_rewards.math.compare import compare
-from rlgym_llm_rewards.math.effort import EffortError, begin
-from rlgym_llm_rewards.math.form import TooLargeError, UndefinedError
-from rlgym_llm_rewards.math.found import Where
+from rlgym_llm_rewards.math.extraction.found import Where
 from rlgym_llm_rewards.math.gold import Gold
-from rlgym_llm_rewards.math.nodes import Node
 from rlgym_llm_rewards.math.number import parse_number
+from rlgym_llm_rewards.math.parsing.nodes import Node
+from rlgym_llm_rewards.math.parsing.reading import fit, read
+from rlgym_llm_rewards.math.parsing.show import show
+from rlgym_llm_rewards.math.parsing.tokens import Comma
 from rlgym_llm_rewards.math.policy import Policy
-from rlgym_llm_rewards.math.reading import fit, read
-from rlgym_llm_rewards.math.show import show
-from rlgym_llm_rewards.math.tokens import Comma
 from rlgym_llm_rewards.math.values import (
     Comparison,
     Prove,

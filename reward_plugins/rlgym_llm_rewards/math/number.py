@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["MAX_CHARS", "NUMBER_IN_TEXT", "Number", "parse_number"]
+__all__ = ["MAX_CHARS", "Number", "parse_number"]
 
 MAX_CHARS = 4096
 """Longest text read as a number. Below it no step here costs more than microseconds."""
@@ -28,18 +28,6 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-
-NUMBER_IN_TEXT = re.compile(
-    rf"""
-    (?: (?<![\w)\]}}.]) [-+−] )?        # a minus after a number or a bracket subtracts
-    {_CURRENCY}?
-    (?: \\[cdt]?frac(?:\d|\{{[-+−]?\d+\}})(?:\d|\{{[-+−]?\d+\}})
-      | (?:\d+(?:,\d{{3}}(?!\d))*(?:\.\d+)?|(?<![\d.])\.\d+) (?:/\d+)? )
-    (?:\\?%)?
-    """,
-    re.VERBOSE | re.ASCII,
-)
-"""Finds numbers in running text; every match reads with `parse_number` or is no number at all."""
 
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"))
 _NO_SEPARATORS = str.maketrans("", "", "{}\\,;! \u00a0\u2009\u202f")

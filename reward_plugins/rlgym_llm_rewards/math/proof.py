@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 
 from rlgym_llm.sandbox import OutcomeStatus, Sandbox
-from rlgym_llm_rewards.math.nodes import Node, to_json
+from rlgym_llm_rewards.math.parsing.nodes import Node, to_json
 from rlgym_llm_rewards.math.values import Prove, UndecidedError
 from rlgym_llm_rewards.math.verdict import VerdictStatus
 

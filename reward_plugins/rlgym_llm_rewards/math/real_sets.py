@@ -12,11 +12,11 @@ from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any
 
-from rlgym_llm_rewards.math.form import ONE, Form, UndefinedError, rational
-from rlgym_llm_rewards.math.nodes import Node, number, symbols
-from rlgym_llm_rewards.math.probe import real_value
+from rlgym_llm_rewards.math.algebra.form import ONE, Form, UndefinedError, rational
+from rlgym_llm_rewards.math.algebra.probe import real_value
+from rlgym_llm_rewards.math.parsing.nodes import Node, number, symbols
+from rlgym_llm_rewards.math.parsing.show import show
 from rlgym_llm_rewards.math.shape import elements, is_listed, is_name, unwrap
-from rlgym_llm_rewards.math.show import show
 from rlgym_llm_rewards.math.values import Comparison, form_of, same_value
 
 __all__ = ["RealSet", "is_set", "real_set", "same_set"]

@@ -7,9 +7,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from rlgym_llm_rewards.math.nodes import Node, symbols, walk
+from rlgym_llm_rewards.math.parsing.nodes import Node, symbols, walk
+from rlgym_llm_rewards.math.parsing.tokens import UnreadableError
 from rlgym_llm_rewards.math.shape import is_name, resolve
-from rlgym_llm_rewards.math.tokens import UnreadableError
 from rlgym_llm_rewards.math.values import Comparison, Decision, form_of, same_value
 
 __all__ = ["is_consistent", "same_relation"]

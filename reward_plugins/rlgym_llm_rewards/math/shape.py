@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from rlgym_llm_rewards.math.nodes import Node, sequence, symbols, walk
-from rlgym_llm_rewards.math.vocabulary import CALLABLE_LETTERS
+from rlgym_llm_rewards.math.parsing.nodes import Node, sequence, symbols, walk
+from rlgym_llm_rewards.math.parsing.vocabulary import CALLABLE_LETTERS
 
 __all__ = ["as_matrix", "elements", "expand", "is_listed", "is_name", "resolve", "spread", "unwrap"]
 
@@ -17,7 +17,7 @@ _FUNCTION_LETTERS = frozenset("ABCDEFGHKLMNPQRSTUVWXYZfghpqrsuvwy")
 def expand(node: Node) -> Node:
     r"""The tree with plus-minus signs as lists of values, and nested lists as one.
 
-    >>> from rlgym_llm_rewards.math.parse import parse
+    >>> from rlgym_llm_rewards.math.parsing.parse import parse
     >>> len(elements(expand(parse(r"1, 2 \\pm 3"))))
     3
     """
@@ -120,7 +120,7 @@ def resolve(node: Node) -> list[Node]:
 def unwrap(node: Node) -> tuple[Node | None, Node]:
     r"""The name and the value of an assignment such as ``x = 2 + 3 = 5``; else None and the node.
 
-    >>> from rlgym_llm_rewards.math.parse import parse
+    >>> from rlgym_llm_rewards.math.parsing.parse import parse
     >>> unwrap(parse("x = 2 + 3 = 5"))
     (Node(head='sym', args=('x',)), Node(head='num', args=(5, None)))
     """

@@ -13,7 +13,7 @@ from typing import Any
 
 import sympy
 
-from rlgym_llm_rewards.math.nodes import Node, from_json
+from rlgym_llm_rewards.math.parsing.nodes import Node, from_json
 
 __all__ = ["prove"]
 

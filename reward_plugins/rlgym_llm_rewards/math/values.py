@@ -8,14 +8,14 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from rlgym_llm_rewards.math.canonical import canonical, is_exact
-from rlgym_llm_rewards.math.effort import spend
-from rlgym_llm_rewards.math.form import Form, TooLargeError, UndefinedError, rational
-from rlgym_llm_rewards.math.nodes import Node, number, symbols, walk
+from rlgym_llm_rewards.math.algebra.canonical import canonical, is_exact
+from rlgym_llm_rewards.math.algebra.effort import spend
+from rlgym_llm_rewards.math.algebra.form import Form, TooLargeError, UndefinedError, rational
+from rlgym_llm_rewards.math.algebra.probe import Probe, is_tame, probe, real_value
+from rlgym_llm_rewards.math.parsing.nodes import Node, number, symbols, walk
+from rlgym_llm_rewards.math.parsing.tokens import UnreadableError
+from rlgym_llm_rewards.math.parsing.units import UNITS, is_known_unit
 from rlgym_llm_rewards.math.policy import Policy
-from rlgym_llm_rewards.math.probe import Probe, is_tame, probe, real_value
-from rlgym_llm_rewards.math.tokens import UnreadableError
-from rlgym_llm_rewards.math.units import UNITS, is_known_unit
 from rlgym_llm_rewards.math.verdict import VerdictStatus
 
 __all__ = ["Comparison", "Decision", "UndecidedError", "form_of", "same_value", "split_unit"]
@@ -290,7 +290,7 @@ def _gold_rounds(gold: Node, answer: Node) -> bool:
 def is_worked_out(node: Node) -> bool:
     """Whether no arithmetic between numbers is left to do: 17 * 23 is not worked out.
 
-    >>> from rlgym_llm_rewards.math.parse import parse
+    >>> from rlgym_llm_rewards.math.parsing.parse import parse
     >>> is_worked_out(parse("17 * 23")), is_worked_out(parse("391 + x"))
     (False, True)
     """

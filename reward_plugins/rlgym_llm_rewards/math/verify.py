@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rlgym_llm_rewards.math.extract import extract
-from rlgym_llm_rewards.math.found import Where
+from rlgym_llm_rewards.math.extraction.extract import extract
+from rlgym_llm_rewards.math.extraction.found import Where
 from rlgym_llm_rewards.math.gold import Gold, read_gold
 from rlgym_llm_rewards.math.judge import Case, judge
-from rlgym_llm_rewards.math.nodes import Node
+from rlgym_llm_rewards.math.parsing.nodes import Node
 from rlgym_llm_rewards.math.policy import Policy, get_policy
 from rlgym_llm_rewards.math.proof import prover
 from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus

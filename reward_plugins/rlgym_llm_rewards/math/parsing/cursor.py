@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from rlgym_llm_rewards.math.nodes import Node
-from rlgym_llm_rewards.math.tokens import Comma, LimitError, Token, UnreadableError
+from rlgym_llm_rewards.math.parsing.nodes import Node
+from rlgym_llm_rewards.math.parsing.tokens import Comma, LimitError, Token, UnreadableError
 
 __all__ = ["MAX_DEPTH", "Cursor"]
 

@@ -8,8 +8,8 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from rlgym_llm_rewards.math.effort import spend
-from rlgym_llm_rewards.math.nodes import Node, symbols, walk
+from rlgym_llm_rewards.math.algebra.effort import spend
+from rlgym_llm_rewards.math.parsing.nodes import Node, symbols, walk
 
 __all__ = ["Probe", "evaluate", "is_tame", "probe", "real_value"]
 
@@ -61,7 +61,7 @@ def probe(left: Node, right: Node) -> Probe:
     Points where a value, or what it is made of, is not real are left out, unless the imaginary
     unit is in play: sqrt(x) sqrt(y) is sqrt(xy) for all that people mean by it.
 
-    >>> from rlgym_llm_rewards.math.parse import parse
+    >>> from rlgym_llm_rewards.math.parsing.parse import parse
     >>> probe(parse("(x+1)^2"), parse("x^2+2x+1")), probe(parse(r"\sqrt{x^2}"), parse("x"))
     (<Probe.EQUAL: 'equal'>, <Probe.DIFFERENT: 'different'>)
     """

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from rlgym_llm_rewards.math.denial import is_denied, is_disowned
-from rlgym_llm_rewards.math.found import Where
+from rlgym_llm_rewards.math.extraction.denial import is_denied, is_disowned
+from rlgym_llm_rewards.math.extraction.found import Where
 
 __all__ = ["Marker", "last_marker", "may_mark"]
 

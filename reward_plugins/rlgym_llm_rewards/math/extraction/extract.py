@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import re
 
-from rlgym_llm_rewards.math.boxes import Box, answer_of, boxes, find_boxes, is_unclosed
-from rlgym_llm_rewards.math.clause import answer_in, denied_in, is_plain
-from rlgym_llm_rewards.math.denial import (
+from rlgym_llm_rewards.math.extraction.boxes import Box, answer_of, boxes, find_boxes, is_unclosed
+from rlgym_llm_rewards.math.extraction.clause import answer_in, denied_in, is_plain
+from rlgym_llm_rewards.math.extraction.denial import (
     is_denied,
     is_disowned,
     is_limit,
     is_rejected,
     rejects_itself,
 )
-from rlgym_llm_rewards.math.found import Found, Where
-from rlgym_llm_rewards.math.markers import Marker, last_marker, may_mark
-from rlgym_llm_rewards.math.policy import Policy
-from rlgym_llm_rewards.math.spans import math_spans, tidy
-from rlgym_llm_rewards.math.units import is_known_unit, unit_name
-from rlgym_llm_rewards.math.unmarked import last_statement
-from rlgym_llm_rewards.math.visible import (
+from rlgym_llm_rewards.math.extraction.found import Found, Where
+from rlgym_llm_rewards.math.extraction.markers import Marker, last_marker, may_mark
+from rlgym_llm_rewards.math.extraction.spans import math_spans, tidy
+from rlgym_llm_rewards.math.extraction.unmarked import last_statement
+from rlgym_llm_rewards.math.extraction.visible import (
     without_prompt,
     without_records,
     without_thinking,
     without_turns,
 )
+from rlgym_llm_rewards.math.parsing.units import is_known_unit, unit_name
+from rlgym_llm_rewards.math.policy import Policy
 
 __all__ = ["Found", "Where", "boxes", "extract", "extract_gold"]
 

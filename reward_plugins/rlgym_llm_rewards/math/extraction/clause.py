@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from rlgym_llm_rewards.math.denial import is_bound, is_operand, without_negation
-from rlgym_llm_rewards.math.letters import last_letter
-from rlgym_llm_rewards.math.spans import (
+from rlgym_llm_rewards.math.extraction.denial import is_bound, is_operand, without_negation
+from rlgym_llm_rewards.math.extraction.letters import last_letter
+from rlgym_llm_rewards.math.extraction.spans import (
     SCRIPT,
     THOUSANDS,
     first_math,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from rlgym_llm_rewards.math.form import (
+from rlgym_llm_rewards.math.algebra.form import (
     EMPTY,
     I_ATOM,
     MAX_BITS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from rlgym_llm_rewards.math.spans import Piece
+from rlgym_llm_rewards.math.extraction.spans import Piece
 
 __all__ = ["last_letter"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from rlgym_llm_rewards.math.brackets import Brackets
-from rlgym_llm_rewards.math.nodes import Node, number
-from rlgym_llm_rewards.math.tokens import Token, UnreadableError, read_number
-from rlgym_llm_rewards.math.units import CURRENCIES, PREFIXED, UNITS
-from rlgym_llm_rewards.math.vocabulary import (
+from rlgym_llm_rewards.math.parsing.brackets import Brackets
+from rlgym_llm_rewards.math.parsing.nodes import Node, number
+from rlgym_llm_rewards.math.parsing.tokens import Token, UnreadableError, read_number
+from rlgym_llm_rewards.math.parsing.units import CURRENCIES, PREFIXED, UNITS
+from rlgym_llm_rewards.math.parsing.vocabulary import (
     ACCENTS,
     BIG,
     BINOMIALS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from rlgym_llm_rewards.math.form import (
+from rlgym_llm_rewards.math.algebra.form import (
     ONE,
     ZERO,
     Form,
@@ -16,11 +16,11 @@ from rlgym_llm_rewards.math.form import (
     rational,
     total,
 )
-from rlgym_llm_rewards.math.functions import apply, exponential
-from rlgym_llm_rewards.math.nodes import Node, number
-from rlgym_llm_rewards.math.powers import power
-from rlgym_llm_rewards.math.tokens import UnreadableError
-from rlgym_llm_rewards.math.vocabulary import BIG
+from rlgym_llm_rewards.math.algebra.functions import apply, exponential
+from rlgym_llm_rewards.math.algebra.powers import power
+from rlgym_llm_rewards.math.parsing.nodes import Node, number
+from rlgym_llm_rewards.math.parsing.tokens import UnreadableError
+from rlgym_llm_rewards.math.parsing.vocabulary import BIG
 
 __all__ = ["canonical", "is_exact"]
 
@@ -28,7 +28,7 @@ __all__ = ["canonical", "is_exact"]
 def canonical(node: Node) -> Form:
     r"""The form of a value; raises UndefinedError, TooLargeError, or UnreadableError for no value.
 
-    >>> from rlgym_llm_rewards.math.parse import parse
+    >>> from rlgym_llm_rewards.math.parsing.parse import parse
     >>> canonical(parse(r"\sec^2 x")).equals(canonical(parse(r"\tan^2 x + 1")))
     True
     >>> canonical(parse("ln 8")).equals(canonical(parse("3 ln 2")))

@@ -6,9 +6,9 @@ import re
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from rlgym_llm_rewards.math.characters import to_ascii
-from rlgym_llm_rewards.math.units import UNITS
-from rlgym_llm_rewards.math.vocabulary import FUNCTIONS, IGNORED, SPACES, TEXT_FONTS
+from rlgym_llm_rewards.math.parsing.characters import to_ascii
+from rlgym_llm_rewards.math.parsing.units import UNITS
+from rlgym_llm_rewards.math.parsing.vocabulary import FUNCTIONS, IGNORED, SPACES, TEXT_FONTS
 
 __all__ = [
     "MAX_CHARS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from rlgym_llm_rewards.math.nodes import Node
+from rlgym_llm_rewards.math.parsing.nodes import Node
 
 __all__ = ["show"]
 
@@ -15,7 +15,7 @@ _LOOSE = frozenset(["add", "neg", "pm", "mp", "rel", "ratio", "setop"])
 def show(node: Node) -> str:
     r"""The tree as one line.
 
-    >>> from rlgym_llm_rewards.math.parse import parse
+    >>> from rlgym_llm_rewards.math.parsing.parse import parse
     >>> show(parse(r"x \le -\frac{\sqrt{2}}{3} + y^{10}")), show(parse("[0, 3 1/4)"))
     ('x <= -sqrt(2)/3 + y^10', '[0, 13/4)')
     """

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from rlgym_llm_rewards.math.form import (
+from rlgym_llm_rewards.math.algebra.form import (
     I_ATOM,
     ONE,
     ZERO,
@@ -21,7 +21,7 @@ from rlgym_llm_rewards.math.form import (
     rational,
     total,
 )
-from rlgym_llm_rewards.math.powers import power
+from rlgym_llm_rewards.math.algebra.powers import power
 
 __all__ = ["apply", "exponential"]
 

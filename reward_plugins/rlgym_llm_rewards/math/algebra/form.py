@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from rlgym_llm_rewards.math.effort import spend
+from rlgym_llm_rewards.math.algebra.effort import spend
 
 __all__ = [
     "EMPTY",

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rlgym_llm_rewards.math.nodes import Node
-from rlgym_llm_rewards.math.parse import parse
+from rlgym_llm_rewards.math.parsing.nodes import Node
+from rlgym_llm_rewards.math.parsing.parse import parse
+from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, Comma, LimitError, UnreadableError
 from rlgym_llm_rewards.math.policy import Policy
 from rlgym_llm_rewards.math.shape import is_listed
-from rlgym_llm_rewards.math.tokens import MAX_CHARS, Comma, LimitError, UnreadableError
 
 __all__ = ["Reading", "fit", "read"]
 

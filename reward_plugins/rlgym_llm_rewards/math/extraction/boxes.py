@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rlgym_llm_rewards.math.found import Found
-from rlgym_llm_rewards.math.spans import tidy
+from rlgym_llm_rewards.math.extraction.found import Found
+from rlgym_llm_rewards.math.extraction.spans import tidy
 
 __all__ = ["Box", "answer_of", "boxes", "find_boxes", "is_unclosed"]
 

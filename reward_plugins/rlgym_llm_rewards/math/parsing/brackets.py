@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rlgym_llm_rewards.math.cursor import Cursor
-from rlgym_llm_rewards.math.nodes import Node, sequence
-from rlgym_llm_rewards.math.tokens import UnreadableError
-from rlgym_llm_rewards.math.units import CURRENCIES
-from rlgym_llm_rewards.math.vocabulary import MATRICES, PAIRS
+from rlgym_llm_rewards.math.parsing.cursor import Cursor
+from rlgym_llm_rewards.math.parsing.nodes import Node, sequence
+from rlgym_llm_rewards.math.parsing.tokens import UnreadableError
+from rlgym_llm_rewards.math.parsing.units import CURRENCIES
+from rlgym_llm_rewards.math.parsing.vocabulary import MATRICES, PAIRS
 
 __all__ = ["Brackets"]
 

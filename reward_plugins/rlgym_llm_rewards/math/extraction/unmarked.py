@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
-from rlgym_llm_rewards.math.denial import is_denied, is_operand, is_rejected, rejects_itself
-from rlgym_llm_rewards.math.found import Found, Where
-from rlgym_llm_rewards.math.letters import last_letter
-from rlgym_llm_rewards.math.spans import (
+from rlgym_llm_rewards.math.extraction.denial import (
+    is_denied,
+    is_operand,
+    is_rejected,
+    rejects_itself,
+)
+from rlgym_llm_rewards.math.extraction.found import Found, Where
+from rlgym_llm_rewards.math.extraction.letters import last_letter
+from rlgym_llm_rewards.math.extraction.spans import (
     Piece,
     is_math,
     last_math,

@@ -17,13 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from rlgym_llm_rewards.math.atoms import Atoms
-from rlgym_llm_rewards.math.cursor import MAX_DEPTH
-from rlgym_llm_rewards.math.nodes import Node, number, sequence
-from rlgym_llm_rewards.math.show import show
-from rlgym_llm_rewards.math.tokens import Comma, LimitError, UnreadableError, tokenize
-from rlgym_llm_rewards.math.units import CURRENCIES, SCALES, UNITS, unit_name
-from rlgym_llm_rewards.math.vocabulary import (
+from rlgym_llm_rewards.math.parsing.atoms import Atoms
+from rlgym_llm_rewards.math.parsing.cursor import MAX_DEPTH
+from rlgym_llm_rewards.math.parsing.nodes import Node, number, sequence
+from rlgym_llm_rewards.math.parsing.show import show
+from rlgym_llm_rewards.math.parsing.tokens import Comma, LimitError, UnreadableError, tokenize
+from rlgym_llm_rewards.math.parsing.units import CURRENCIES, SCALES, UNITS, unit_name
+from rlgym_llm_rewards.math.parsing.vocabulary import (
     ACCENTS,
     BIG,
     BINOMIALS,
@@ -61,7 +61,7 @@ _OPERAND_COMMANDS = (
 def parse(text: str, comma: Comma = "thousands", imaginary: str = "i") -> Node:
     r"""The tree of an answer; raises UnreadableError, or LimitError for what is too large.
 
-    >>> from rlgym_llm_rewards.math.show import show
+    >>> from rlgym_llm_rewards.math.parsing.show import show
     >>> show(parse(r"x = -\frac{1}{2}y^2"))
     'x = -(1/2)*y^2'
     >>> show(parse("3 1/4")), show(parse(r"3\frac14"))

@@ -1,0 +1,1 @@
+"""Exact forms of values, and their values in numbers."""

@@ -1,0 +1,1 @@
+"""Finds the final answer in a completion."""

@@ -1,0 +1,1 @@
+"""Reads LaTeX and plain mathematics into a tree."""
