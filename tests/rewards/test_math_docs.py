@@ -24,6 +24,7 @@ from rlgym_llm_rewards.math.parsing.cursor import MAX_DEPTH
 from rlgym_llm_rewards.math.parsing.reading import _read
 from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, MAX_TOKENS
 from rlgym_llm_rewards.math.proof import DEADLINE_S, MEMORY_MB, NUM_WORKERS
+from rlgym_llm_rewards.math.symbolic import PATIENCE_S
 from rlgym_llm_rewards.math.verify import _MAX_REMEMBERED, _remembered
 
 from rlgym_llm import Plugins
@@ -104,6 +105,7 @@ def test_every_limit() -> None:
         "terms of one form": f"{MAX_TERMS}",
         "binary exponent of a probed value": f"{_MAX_MAGNITUDE:,}",
         "steps of work for one verdict": f"{MAX_EFFORT:,}",
+        "time that sympy may think about one proof": f"{PATIENCE_S} s",
         "time of one proof": f"{DEADLINE_S} s",
         "time of all proofs of one verdict": f"{1.8 * DEADLINE_S} s",
         "memory of one proof process": f"{MEMORY_MB} MiB",

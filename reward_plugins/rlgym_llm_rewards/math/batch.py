@@ -1,4 +1,4 @@
-"""Many verdicts at once: the proofs that some need run side by side, and block no event loop."""
+"""Many verdicts at once: the proofs that some need run side by side."""
 
 from __future__ import annotations
 
