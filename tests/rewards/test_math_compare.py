@@ -20,6 +20,27 @@ x=1, y=2 ≢ x=2, y=1
 x=1, y=2 ≢ (2,1)
 (a,b)=(1,2) ≡ a=1,b=2
 (a,b)=(1,2) ≢ a=2,b=1
+2(1,2) ≡ (2,4)
+-(1,2) ≡ (-1,-2)
+(1,2)+(3,4) ≡ (4,6)
+A(1,2) ≡ (1,2)
+# open ends
+[0,1[ ≡ [0,1)
+]0,1] ≡ (0,1]
+]0,1[ ≡ 0<x<1
+[1,2,99[ ≢ [1,2)
+]1,2,99[ ≢ (1,2)
+# congruence
+x \equiv 10 \pmod 7 ≡ x \equiv 3 \pmod 7
+3 \pmod 7 ≡ 3 (mod 7)
+x \equiv 3 \pmod 5 ≢ x \equiv 3 \pmod 7
+x \equiv 1 \pmod 2 ≢ x = 1
+x \equiv \infty \pmod 7 ≢ x \equiv 3 \pmod 7
+# base
+-1011_2 ≡ -1011
+0_2 ≡ 0
+-1011_2 ≢ 1011
+-1011_2 ≢ -11
 # set
 \{1,2\} ≡ \{2,1\}
 1, 2 ≡ 2,1
@@ -172,6 +193,8 @@ def test_different(answer, gold):
         ("5, 6", "5", "wrong"),
         ("5 = 6", "6", "wrong"),
         ("1/0", "5", "unparsable"),
+        ("]1[", "1", "unparsable"),
+        ("1", "]1[", "bad_gold"),
         (r"\log 0", "5", "unparsable"),
         ("0^0", "1", "unparsable"),
         ("x^", "5", "unparsable"),

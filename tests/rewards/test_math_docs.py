@@ -19,10 +19,9 @@ from rlgym_llm_rewards.math.algebra.functions import _MAX_FACTORIAL
 from rlgym_llm_rewards.math.algebra.probe import _MAX_MAGNITUDE, DIGITS
 from rlgym_llm_rewards.math.extraction.unmarked import _MAX_REMARK
 from rlgym_llm_rewards.math.gold import _remembered as remembered_golds
-from rlgym_llm_rewards.math.number import _MAX_DIGITS
 from rlgym_llm_rewards.math.parsing.cursor import MAX_DEPTH
 from rlgym_llm_rewards.math.parsing.reading import _read
-from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, MAX_TOKENS
+from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, MAX_DIGITS, MAX_TOKENS
 from rlgym_llm_rewards.math.proof import DEADLINE_S, MEMORY_MB, NUM_WORKERS
 from rlgym_llm_rewards.math.symbolic import PATIENCE_S
 from rlgym_llm_rewards.math.verify import _MAX_REMEMBERED, _remembered
@@ -97,7 +96,7 @@ def test_every_limit() -> None:
         "characters of an answer or gold that is parsed": f"{MAX_CHARS:,}",
         "tokens": f"{MAX_TOKENS:,}",
         "nesting": f"{MAX_DEPTH} levels",
-        "digits of one number": f"{_MAX_DIGITS:,}",
+        "digits of one number": f"{MAX_DIGITS:,}",
         "bits of a number that is worked out": f"{MAX_BITS:,}",
         "factorials that are worked out": f"{_MAX_FACTORIAL:,}!",
         "whole powers of a sum that are multiplied out": f"{MAX_EXPANDED}",

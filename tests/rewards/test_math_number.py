@@ -3,7 +3,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlgym_llm_rewards.math.number import MAX_CHARS, parse_number
+from rlgym_llm_rewards.math.number import parse_number
+from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS
 
 
 @pytest.mark.parametrize(

@@ -152,3 +152,26 @@ def test_verdicts_of_one_policy_are_none_of_another():
         assert verdict("y=5", "x=5", strict_variables=False) == "correct"
         assert verify("it is 72.", "72", policy="strict").status == "no_answer"
         assert verify("it is 72.", "72", policy="lenient").status == "correct"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("require_box", "false"), ("percent_bare", 1), ("min_digits", "6"), ("min_digits", True)],
+)
+def test_a_value_of_another_type_is_refused(option, value):
+    with pytest.raises(ConfigError, match=option):
+        Policy(**{option: value})
+
+
+def test_the_golds_own_text_still_needs_what_the_policy_asks_for():
+    assert verify("72", "72").is_correct
+    assert not verify("72", "72", policy=Policy(thinking="require")).is_correct
+    assert not verify("72", "72", policy=Policy(require_box=True)).is_correct
+
+
+def test_a_costly_answer_in_another_form_is_no_exception():
+    root = "+".join(rf"\sqrt{{{n}}}" for n in (2, 3, 5, 7, 11, 13))
+    text = f"({root})^{{12}}"
+    for form in ("value", "reduced", "evaluated"):
+        verdict = verify(rf"\boxed{{ {text}}}", f"{text}+0", policy=Policy(form=form))
+        assert verdict.status in ("correct", "wrong", "limit")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -74,4 +75,6 @@ async def verify_async(
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
     """As many threads as there are workers: the rest of the calls wait without one."""
+    if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+        os.register_at_fork(after_in_child=_threads.cache_clear)
     return ThreadPoolExecutor(NUM_WORKERS, thread_name_prefix="rlgym-verify")

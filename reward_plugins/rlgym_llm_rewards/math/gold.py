@@ -11,8 +11,8 @@ from rlgym_llm_rewards.math.choice import choice_of_gold, has_words, is_words
 from rlgym_llm_rewards.math.extraction.extract import extract_gold
 from rlgym_llm_rewards.math.number import Number, parse_number
 from rlgym_llm_rewards.math.parsing.nodes import Node
-from rlgym_llm_rewards.math.parsing.reading import read
-from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, Comma, UnreadableError
+from rlgym_llm_rewards.math.parsing.reading import Trees, read
+from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, UnreadableError
 from rlgym_llm_rewards.math.policy import Policy
 from rlgym_llm_rewards.math.relations import is_consistent
 from rlgym_llm_rewards.math.shape import elements, expand
@@ -29,7 +29,7 @@ class Gold:
     number: Number | None = None
     choice: tuple[str, str] | None = None
     """The letter of multiple choice and that option's text."""
-    trees: tuple[tuple[Comma, Node], ...] = ()
+    trees: Trees = ()
     num_parts: int = 1
     """How many elements it has."""
     is_large: bool = False

@@ -12,10 +12,11 @@ from rlgym_llm_rewards.math.extraction.found import Where
 from rlgym_llm_rewards.math.gold import Gold
 from rlgym_llm_rewards.math.number import parse_number
 from rlgym_llm_rewards.math.parsing.nodes import Node
-from rlgym_llm_rewards.math.parsing.reading import fit, read
+from rlgym_llm_rewards.math.parsing.reading import Trees, read
 from rlgym_llm_rewards.math.parsing.show import show
-from rlgym_llm_rewards.math.parsing.tokens import Comma
+from rlgym_llm_rewards.math.parsing.tokens import Comma, UnreadableError
 from rlgym_llm_rewards.math.policy import Policy
+from rlgym_llm_rewards.math.shape import is_listed
 from rlgym_llm_rewards.math.values import (
     Comparison,
     Prove,
@@ -26,8 +27,6 @@ from rlgym_llm_rewards.math.values import (
 from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
 
 __all__ = ["Case", "judge"]
-
-Trees = tuple[tuple[Comma, Node], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ def _by_reading(case: Case, prove: Prove) -> Verdict:
     first = None
     for gold in golds:
         for answer in reading.trees:
-            if not fit(gold, answer):
+            if not _fit(gold, answer):
                 continue
             verdict = _compared(case, gold[1], answer[1], by)
             if verdict.is_correct:
@@ -142,6 +141,9 @@ def _compared(case: Case, gold: Node, answer: Node, by: Comparison) -> Verdict:
     forms = show(answer), show(gold)
     try:
         decision = compare(gold, answer, by)
+        flaw = _form_flaw(answer, case.policy) if decision.is_same else None
+    except UnreadableError as unread:
+        return case.verdict(VerdictStatus.WRONG, "kind", forms=forms, reason=str(unread))
     except UndecidedError as undecided:
         return case.verdict(undecided.status, forms=forms, reason=undecided.reason)
     except UndefinedError as undefined:
@@ -150,11 +152,27 @@ def _compared(case: Case, gold: Node, answer: Node, by: Comparison) -> Verdict:
         return case.verdict(VerdictStatus.LIMIT, forms=forms, reason=str(large))
     if not decision.is_same:
         return case.verdict(VerdictStatus.WRONG, decision.rule, forms=forms)
-    reason = None
-    if case.policy.form == "reduced" and not is_reduced(answer):
-        reason = "a fraction that is not in lowest terms"
-    if case.policy.form == "evaluated" and not is_worked_out(answer):
-        reason = "an answer that is not worked out"
-    if reason is not None:
-        return case.verdict(VerdictStatus.WRONG, "form", forms=forms, reason=reason)
+    if flaw is not None:
+        return case.verdict(VerdictStatus.WRONG, "form", forms=forms, reason=flaw)
     return case.verdict(VerdictStatus.CORRECT, decision.rule, forms=forms)
+
+
+def _form_flaw(answer: Node, policy: Policy) -> str | None:
+    """Why a right value is not in the form that the policy asks for."""
+    if policy.form == "reduced" and not is_reduced(answer):
+        return "a fraction that is not in lowest terms"
+    if policy.form == "evaluated" and not is_worked_out(answer):
+        return "an answer that is not worked out"
+    return None
+
+
+def _fit(gold: tuple[Comma, Node], answer: tuple[Comma, Node]) -> bool:
+    """Whether two readings may be compared: both are lists where one is only as a list, and so on.
+
+    3,5 is three and a half only where one number is asked for.
+    """
+    commas = (gold[0], answer[0])
+    listed = is_listed(gold[1]), is_listed(answer[1])
+    if "decimal" in commas:
+        return not any(listed)
+    return "list" not in commas or all(listed)

@@ -6,11 +6,10 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["MAX_CHARS", "Number", "parse_number"]
+from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, MAX_DIGITS
 
-MAX_CHARS = 4096
-"""Longest text read as a number. Below it no step here costs more than microseconds."""
-_MAX_DIGITS = 1000
+__all__ = ["Number", "parse_number"]
+
 
 # Groups of three digits may be joined by a comma (LaTeX writes {,} or \,), or a space of any width.
 _SEPARATOR = r"(?:\{,\}|,?\\[,;! ]|[, \u00a0\u2009\u202f])"
@@ -79,7 +78,7 @@ def parse_number(text: str) -> Number | None:
     """
     if len(text) > MAX_CHARS:
         return None
-    if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
+    if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS:
         return Number(int(text))
     text = text.strip()
     match = _NUMBER.fullmatch(text)
@@ -89,7 +88,7 @@ def parse_number(text: str) -> Number | None:
     if (
         match is None
         or (match["sign"] and match["sign2"])
-        or sum(map(_is_digit, text)) > (_MAX_DIGITS)
+        or sum(map(_is_digit, text)) > (MAX_DIGITS)
     ):
         return None
     if match["top"] is not None:

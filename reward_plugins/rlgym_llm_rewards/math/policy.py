@@ -63,8 +63,12 @@ def _check(policy: Policy) -> None:
             raise ConfigError(
                 f"policy, {field.name}: {value!r} is none of {', '.join(map(repr, allowed))}"
             )
-    if policy.min_digits < 0:
-        raise ConfigError(f"policy, min_digits: must be 0 or more, not {policy.min_digits}")
+        if hints[field.name] is bool and not isinstance(value, bool):
+            raise ConfigError(f"policy, {field.name}: {value!r} is neither True nor False")
+    if type(policy.min_digits) is not int or policy.min_digits < 0:
+        raise ConfigError(
+            f"policy, min_digits: must be a whole number from 0 up, not {policy.min_digits!r}"
+        )
 
 
 POLICIES: Mapping[str, Policy] = MappingProxyType(

@@ -18,7 +18,7 @@ def expand(node: Node) -> Node:
     r"""The tree with plus-minus signs as lists of values, and nested lists as one.
 
     >>> from rlgym_llm_rewards.math.parsing.parse import parse
-    >>> len(elements(expand(parse(r"1, 2 \\pm 3"))))
+    >>> len(elements(expand(parse(r"1, 2 \pm 3"))))
     3
     """
     if node.head == "seq" and node.args[0] in ("list", "or", "set"):

@@ -59,7 +59,7 @@ def _simplified(expression: Any) -> Any:
 
 
 def _to_sympy(node: Node, positive: bool) -> Any:
-    """The sympy expression of a tree; raises ValueError for what is no number."""
+    """The sympy expression of a tree; raises for what is no number."""
     head, args = node
     if head == "num":
         value = Fraction(args[0])

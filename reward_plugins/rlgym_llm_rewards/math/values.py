@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rlgym_llm_rewards.math.algebra.canonical import canonical, is_exact
-from rlgym_llm_rewards.math.algebra.effort import spend
+from rlgym_llm_rewards.math.algebra.effort import left, spend
 from rlgym_llm_rewards.math.algebra.form import Form, TooLargeError, UndefinedError, rational
 from rlgym_llm_rewards.math.algebra.probe import Probe, is_tame, probe, real_value
 from rlgym_llm_rewards.math.parsing.nodes import Node, number, symbols, walk
@@ -18,7 +18,17 @@ from rlgym_llm_rewards.math.parsing.units import UNITS, is_known_unit
 from rlgym_llm_rewards.math.policy import Policy
 from rlgym_llm_rewards.math.verdict import VerdictStatus
 
-__all__ = ["Comparison", "Decision", "UndecidedError", "form_of", "same_value", "split_unit"]
+__all__ = [
+    "Comparison",
+    "Decision",
+    "Prove",
+    "UndecidedError",
+    "form_of",
+    "is_reduced",
+    "is_worked_out",
+    "same_value",
+    "split_unit",
+]
 
 Prove = Callable[[Node, Node], bool | None]
 """Whether two values that agree at every point tried are equal; None where nothing can tell.
@@ -76,8 +86,11 @@ def same_value(gold: Node, answer: Node, by: Comparison) -> Decision:
         return Decision(False, "unit")
     if gold.head in _RATIOS and answer.head in _RATIOS:
         return _same_ratio(gold, answer, by)
-    if gold.head == "based" or answer.head == "based":
-        return _same_digits(gold, answer)
+    signs = [side.head == "neg" for side in (gold, answer)]
+    bodies = [side.args[0] if side.head == "neg" else side for side in (gold, answer)]
+    if any(body.head == "based" for body in bodies):
+        digits = _same_digits(*bodies)
+        return Decision(digits.is_same and signs[0] == signs[1], digits.rule)
     if percents[0] != percents[1] and by.policy.percent_bare:
         bare = _same_number(_bare(gold), _bare(answer), by)
         if bare.is_same:
@@ -87,20 +100,25 @@ def same_value(gold: Node, answer: Node, by: Comparison) -> Decision:
 
 def form_of(node: Node) -> Form | None:
     """The exact form, None where it would be too large."""
+    before = left()
     try:
-        return _small_form(node)
+        form, cost = _small_form(node)
     except _LargeForm as large:
         return large.form
     except TooLargeError:
         return None
+    # A remembered form costs what it cost: a verdict does not depend on what came before it.
+    spend(cost - (before - left()))
+    return form
 
 
 @lru_cache(maxsize=512)
-def _small_form(node: Node) -> Form:
+def _small_form(node: Node) -> tuple[Form, int]:
+    before = left()
     form = canonical(node)
     if sum(value.numerator.bit_length() for value in form.top.values()) > 10_000:
         raise _LargeForm(form)
-    return form
+    return form, before - left()
 
 
 class _LargeForm(Exception):  # noqa: N818  it carries a form past the cache
@@ -163,7 +181,7 @@ def _bare(node: Node) -> Node:
 def _same_digits(gold: Node, answer: Node) -> Decision:
     """Numbers with a base: the base must agree where both write it, and the digits always."""
     written = [
-        (node.args[0].lstrip("0"), node.args[1]) if node.head == "based"
+        node.args if node.head == "based"
         else (str(node.args[0]), None) if node.head == "num" else (None, None)
         for node in (gold, answer)
     ]  # fmt: skip

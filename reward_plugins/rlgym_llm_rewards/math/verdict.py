@@ -33,7 +33,7 @@ class Verdict:
 
     status: VerdictStatus
     rule: str = ""
-    """The rule that decided, such as ``integer``, ``canonical`` or ``symbolic``."""
+    """The rule that decided, such as ``number``, ``exact`` or ``symbolic``."""
     answer: str | None = None
     """The answer as it was written, None where there was none."""
     where: str | None = None

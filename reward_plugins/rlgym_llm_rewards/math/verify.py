@@ -56,7 +56,8 @@ def verified(
     target = read_gold(gold, policy)
     if target.problem is not None:
         return Verdict(VerdictStatus.BAD_GOLD, gold=target.text, reason=target.problem)
-    if completion == gold and policy.extraction != "strict" and not policy.require_box:
+    is_plain = prompt is None and not policy.require_box and policy.thinking != "require"
+    if completion == gold and is_plain and policy.extraction != "strict":
         return Verdict(VerdictStatus.CORRECT, "identical", target.text, "text", gold=target.text)
     found = extract(
         completion,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["MAX_EFFORT", "EffortError", "begin", "spend"]
+__all__ = ["MAX_EFFORT", "EffortError", "begin", "left", "spend"]
 
 MAX_EFFORT = 50_000
 """Products of terms, or as costly steps, in one verdict: about half a second of one core."""
@@ -22,8 +22,13 @@ def begin() -> None:
     _local.left = MAX_EFFORT
 
 
+def left() -> int:
+    """What is left of the budget, in this thread."""
+    return int(getattr(_local, "left", MAX_EFFORT))
+
+
 def spend(amount: int) -> None:
     """Takes from the budget; raises EffortError where nothing is left."""
-    _local.left = left = getattr(_local, "left", MAX_EFFORT) - amount
-    if left < 0:
+    _local.left = left() - amount
+    if _local.left < 0:
         raise EffortError("the comparison would take too much work")

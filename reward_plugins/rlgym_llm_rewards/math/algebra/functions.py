@@ -85,8 +85,8 @@ def _abs(value: Form) -> Form:
     if number is not None:
         return constant(magnitude(number))
     if len(value.top) != 1 or value.bottom != ONE.top:
-        first = next(iter(sorted(map(str, value.top))))
-        sign = next(v for m, v in value.top.items() if str(m) == first)
+        # |a - b| and |b - a| are one atom: that of the smaller hash of all but the signs.
+        _, sign = min((hash(monomial), value) for monomial, value in value.top.items())
         return atom(("call", "abs", value if sign > 0 else -value))
     ((monomial, coefficient),) = value.top.items()
     result = constant(magnitude(coefficient))

@@ -1,4 +1,4 @@
-"""Evaluates two trees at the same random points, in 50 digits: most wrong answers end here."""
+"""Evaluates two trees at the same points, in 50 digits or more: most wrong answers end here."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ def probe(left: Node, right: Node) -> Probe:
     # A difference as small as the smallest digit written must still be seen.
     digits = DIGITS + sum(_digits(n) for side in (left, right) for n in walk(side))
     context.dps = min(digits, 3 * DIGITS)
-    cost = sum(
-        _COSTS.get(n.args[0], 50) if n.head == "call" else 2 for n in (*walk(left), *walk(right))
-    )
+    cost = sum(map(_cost, (*walk(left), *walk(right))))
     num_equal = 0
     unknown = Probe.UNKNOWN
     for point in _points(names, context):
@@ -125,6 +123,7 @@ def evaluate(node: Node, point: Mapping[str, Any] | None = None, *, real: bool =
 
 def real_value(node: Node) -> Any:
     """The value of a constant as an mpmath real number, None where it has none."""
+    _mp().dps = DIGITS
     try:
         value = evaluate(node)
     except _UnknownError:

@@ -259,7 +259,7 @@ class Atoms(Brackets):
         return text.lstrip("\\") in FUNCTIONS or text in ("(", "|")
 
     def big(self, name: str) -> Node:
-        """A sum, product, integral or limit with its bounds; compared by form only."""
+        """A sum, product, integral or limit with its bounds."""
         self.deeper()
         bounds: dict[str, Node] = {}
         while self.token.text in ("_", "^"):

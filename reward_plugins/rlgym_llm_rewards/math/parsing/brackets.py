@@ -44,7 +44,7 @@ class Brackets(Cursor):
             if self.skip(r"\}"):
                 return Node("const", ("empty",))
             return self.set_behind()
-        if opening not in ("(", "[", "]", "{", r"\langle", r"\lbrace", r"\lbrack"):
+        if opening not in ("(", "[", "]", "{", r"\langle"):
             raise UnreadableError(f"{opening!r} is no mathematics")
         items, joints = self.items()
         if opening == "{" and self.token.text in (r"\over", r"\choose"):
@@ -55,9 +55,11 @@ class Brackets(Cursor):
                 raise UnreadableError("a list above or below a line")
             return Node("div", pair) if is_quotient else Node("call", ("binom", *pair))
         closing = self.take().text
-        if opening == "]" or closing == "[":  # open ends, as ISO 31-11 writes them
-            opening, closing = opening.replace("]", "("), closing.replace("[", ")")
-            return Node("interval", (opening + closing, *items))
+        if opening in ("(", "[", "]") and (opening == "]" or closing == "[") and len(items) == 2:
+            # Open ends may turn outwards, as ISO 31-11 writes them: [0, 1[.
+            ends = opening.replace("]", "(") + closing.replace("[", ")")
+            if ends in ("()", "(]", "[)"):
+                return Node("interval", (ends, *items))
         if opening == "{" and closing == "}":
             return items[0] if len(items) == 1 else sequence("list", items)
         if opening == r"\langle" and closing == r"\rangle":

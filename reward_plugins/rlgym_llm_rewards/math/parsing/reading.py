@@ -10,9 +10,8 @@ from rlgym_llm_rewards.math.parsing.nodes import Node
 from rlgym_llm_rewards.math.parsing.parse import parse
 from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, Comma, LimitError, UnreadableError
 from rlgym_llm_rewards.math.policy import Policy
-from rlgym_llm_rewards.math.shape import is_listed
 
-__all__ = ["Reading", "fit", "read"]
+__all__ = ["Reading", "Trees", "read"]
 
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _THOUSANDS = re.compile(r"(?<![\d,])[1-9]\d{0,2}(?:(?:\{,\}|,)\d{3})+(?!\d)")
@@ -20,11 +19,15 @@ _BRACKETED = re.compile(r"[(\[].*[)\]]|\\\{.*\\\}", re.DOTALL)
 _COMMA = re.compile(r"\d(?:\{,\}|,)\d")
 
 
+Trees = tuple[tuple[Comma, Node], ...]
+"""The ways to read a text, each with what a comma between digits is in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The trees of a text, or the reason why there is none."""
 
-    trees: tuple[tuple[Comma, Node], ...]
+    trees: Trees
     problem: str | None = None
     is_limit: bool = False
     """Whether it could not be read for its size."""
@@ -100,15 +103,3 @@ def _without_edges(text: str) -> str:
         text = text[1:-1]
     text = _WORDS_ONLY.sub(r"\1", text)
     return _AM_PM.sub(r" \1m", text).replace("{:}", ":")
-
-
-def fit(gold: tuple[Comma, Node], answer: tuple[Comma, Node]) -> bool:
-    """Whether two readings may be compared: both are lists where one is only as a list, and so on.
-
-    3,5 is three and a half only where one number is asked for.
-    """
-    commas = (gold[0], answer[0])
-    listed = is_listed(gold[1]), is_listed(answer[1])
-    if "decimal" in commas:
-        return not any(listed)
-    return "list" not in commas or all(listed)

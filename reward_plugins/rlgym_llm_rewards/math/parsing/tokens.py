@@ -12,6 +12,7 @@ from rlgym_llm_rewards.math.parsing.vocabulary import FUNCTIONS, IGNORED, SPACES
 
 __all__ = [
     "MAX_CHARS",
+    "MAX_DIGITS",
     "MAX_TOKENS",
     "Comma",
     "LimitError",
@@ -24,7 +25,8 @@ __all__ = [
 MAX_CHARS = 4096
 """Longest answer that is read; longer ones are compared as strings only."""
 MAX_TOKENS = 1500
-_MAX_DIGITS = 1000
+MAX_DIGITS = 1000
+"""Most digits of one number."""
 
 Comma = Literal["thousands", "list", "decimal"]
 """What a comma between digits is, where it could be either."""
@@ -154,7 +156,7 @@ def read_number(text: str, comma: Comma) -> tuple[int | Fraction, int | None, in
     >>> read_number("1.234,5", "decimal"), read_number(r"0.1\overline{6}", "list")[0]
     ((Fraction(2469, 2), 1, 0), Fraction(1, 6))
     """
-    if len(text) > _MAX_DIGITS:
+    if len(text) > MAX_DIGITS:
         raise LimitError(f"a number of {len(text)} characters")
     if text.isdigit():
         return int(text), None, 0

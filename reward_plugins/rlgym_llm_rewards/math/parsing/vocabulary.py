@@ -53,7 +53,7 @@ BIG = {
     r"\sum": "sum", r"\prod": "prod", r"\int": "int", r"\lim": "lim", r"\iint": "iint",
     r"\oint": "oint", r"\bigcup": "bigcup", r"\bigcap": "bigcap",
 }  # fmt: skip
-"""Operators with limits. They are compared by form, never worked out."""
+"""Operators with limits. Short sums and products are worked out, the rest compared by form."""
 
 MATRICES = frozenset("pmatrix bmatrix Bmatrix vmatrix Vmatrix matrix smallmatrix array".split())
 
