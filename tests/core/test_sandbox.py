@@ -301,14 +301,15 @@ def test_a_worker_that_writes_while_idle_is_replaced(sandbox: Sandbox) -> None:
 
 
 def test_a_worker_is_replaced_after_so_many_calls() -> None:
-    with Sandbox(TARGET, max_calls=3) as sandbox:
+    with Sandbox(TARGET, max_calls=3, deadline_s=60) as sandbox:
         pids = [sandbox.call(["pid", None]).value for _ in range(9)]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 3]
 
 
-def test_within_the_memory_limit(sandbox: Sandbox) -> None:
-    assert sandbox.call(["eat", 200]).value == 200 << 20
-    with Sandbox(TARGET, memory_mb=None) as unlimited:
+def test_within_the_memory_limit() -> None:
+    with Sandbox(TARGET, deadline_s=60) as sandbox:
+        assert sandbox.call(["eat", 200]).value == 200 << 20
+    with Sandbox(TARGET, deadline_s=60, memory_mb=None) as unlimited:
         assert unlimited.call(["eat", 600]).value == 600 << 20
 
 
@@ -349,9 +350,9 @@ def test_a_file_in_the_current_folder_shadows_nothing(
         assert sandbox.call(["echo", 1]).value == 1
         assert str(tmp_path) not in str(sandbox.call(["module", "json"]).value)
     monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a notebook: the folder is last
-    with Sandbox("own:act") as sandbox:
+    with Sandbox("own:act", deadline_s=60) as sandbox:
         assert sandbox.call(-1).value == 1
-    with Sandbox("random:seed") as sandbox:
+    with Sandbox("random:seed", deadline_s=60) as sandbox:
         assert sandbox.call(1).error is None
 
 
@@ -412,7 +413,7 @@ def test_a_target_that_stops_importing_costs_calls_only(
     module.write_text("import os\nact = os._exit")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    with Sandbox("fickle:act") as sandbox:
+    with Sandbox("fickle:act", deadline_s=60) as sandbox:
         sandbox.warm()
         module.write_text("raise ImportError('gone')")
         assert sandbox.call(1).error == "the worker left with exit code 1"

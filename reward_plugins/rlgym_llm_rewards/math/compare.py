@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlgym_llm_rewards.math.parsing.nodes import Node, sequence, symbols, walk
+from rlgym_llm_rewards.math.parsing.nodes import Node, mapped, sequence, symbols, walk
 from rlgym_llm_rewards.math.real_sets import is_set, real_set, same_set
 from rlgym_llm_rewards.math.relations import is_consistent, same_relation
 from rlgym_llm_rewards.math.shape import as_matrix, elements, expand, is_listed, spread, unwrap
@@ -210,6 +210,4 @@ def _renamed(answer: Node, gold: Node) -> Node:
 def _substituted(node: Node, names: dict[str, str]) -> Node:
     if node.head == "sym":
         return Node("sym", (names[node.args[0]],))
-    return Node(
-        node.head, tuple(_substituted(a, names) if isinstance(a, Node) else a for a in node.args)
-    )
+    return mapped(node, lambda arg: _substituted(arg, names))

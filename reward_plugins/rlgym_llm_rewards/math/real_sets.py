@@ -14,15 +14,14 @@ from typing import Any
 
 from rlgym_llm_rewards.math.algebra.form import ONE, Form, UndefinedError, rational
 from rlgym_llm_rewards.math.algebra.probe import real_value
-from rlgym_llm_rewards.math.parsing.nodes import Node, number, symbols
+from rlgym_llm_rewards.math.parsing.nodes import INFINITY, MINUS_INFINITY, Node, number, symbols
 from rlgym_llm_rewards.math.parsing.show import show
+from rlgym_llm_rewards.math.relations import FLIPPED
 from rlgym_llm_rewards.math.shape import elements, is_listed, is_name, unwrap
 from rlgym_llm_rewards.math.values import Comparison, form_of, same_value
 
 __all__ = ["RealSet", "is_set", "real_set", "same_set"]
 
-_INFINITY = Node("const", ("oo",))
-_MINUS_INFINITY = Node("neg", (_INFINITY,))
 _MAX_PIECES = 50
 
 
@@ -87,9 +86,9 @@ def same_set(gold: RealSet, answer: RealSet, by: Comparison) -> bool:
 
 
 def _bound(value: Node, is_closed: bool) -> Bound:
-    if value == _INFINITY:
+    if value == INFINITY:
         return Bound(value, False, float("inf"))
-    if value == _MINUS_INFINITY:
+    if value == MINUS_INFINITY:
         return Bound(value, False, float("-inf"))
     position = None if symbols(value) else real_value(value)
     if position is None:
@@ -113,7 +112,7 @@ def _pieces(node: Node) -> tuple[str | None, list[Piece]]:
     if node == Node("const", ("empty",)):
         return None, []
     if node == Node("const", ("reals",)):
-        return None, _piece(_MINUS_INFINITY, _INFINITY, "()")
+        return None, _piece(MINUS_INFINITY, INFINITY, "()")
     if head == "setop":
         left, right = (_pieces(arg)[1] for arg in args[1:])
         if args[0] == "union":
@@ -145,7 +144,6 @@ def _combined(node: Node) -> tuple[str | None, list[Piece]]:
 
 
 _ORDERINGS = {"<": "()", "<=": "[]", ">": "()", ">=": "[]"}
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
 
 
 def _inequality(node: Node) -> tuple[str | None, list[Piece]]:
@@ -156,10 +154,10 @@ def _inequality(node: Node) -> tuple[str | None, list[Piece]]:
         return members[0].args[0], _pieces(members[1])[1]
     members = [_as_variable(member) for member in members]
     names = frozenset[str]().union(*map(symbols, members))
-    if len(names) != 1 or any(op not in _FLIPPED for op in ops):
+    if len(names) != 1 or any(op not in (*FLIPPED, "!=") for op in ops):
         raise _NoSetError
     (name,) = names
-    pieces = _piece(_MINUS_INFINITY, _INFINITY, "()")
+    pieces = _piece(MINUS_INFINITY, INFINITY, "()")
     for op, (left, right) in zip(ops, pairwise(members), strict=True):
         pieces = _common(pieces, _solved(op, left, right, name))
     return name, pieces
@@ -176,12 +174,12 @@ def _solved(op: str, left: Node, right: Node, name: str) -> list[Piece]:
     if left.head == "call" and left.args[0] == "abs" and name not in symbols(right):
         return _within(op, left.args[1], right, name)
     if right.head == "call" and right.args[0] == "abs" and name not in symbols(left):
-        return _within(_FLIPPED[op], right.args[1], left, name)
+        return _within(FLIPPED.get(op, op), right.args[1], left, name)
     if left == Node("sym", (name,)) and name not in symbols(right):
         return _half_line(op, right)
     if right == Node("sym", (name,)) and name not in symbols(left):
-        return _half_line(_FLIPPED[op], left)
-    if any(node in (_INFINITY, _MINUS_INFINITY) for node in (left, right)):
+        return _half_line(FLIPPED.get(op, op), left)
+    if any(node in (INFINITY, MINUS_INFINITY) for node in (left, right)):
         raise _NoSetError
     try:
         difference = form_of(Node("add", (left, Node("neg", (right,)))))
@@ -189,13 +187,13 @@ def _solved(op: str, left: Node, right: Node, name: str) -> list[Piece]:
         raise _NoSetError from None
     slope, rest = _linear(difference, name)
     value = -Fraction(rest) / Fraction(slope)
-    return _half_line(op if slope > 0 else _FLIPPED[op], _number_node(value))
+    return _half_line(op if slope > 0 else FLIPPED.get(op, op), _number_node(value))
 
 
 def _within(op: str, inside: Node, limit: Node, name: str) -> list[Piece]:
     """The solution of |inside| op limit."""
     above = _solved(op, inside, limit, name)
-    below = _solved(_FLIPPED[op], inside, Node("neg", (limit,)), name)
+    below = _solved(FLIPPED.get(op, op), inside, Node("neg", (limit,)), name)
     return above + below if op in (">", ">=") else _common(above, below)
 
 
@@ -220,8 +218,8 @@ def _half_line(op: str, value: Node) -> list[Piece]:
         return [*_half_line("<", value), *_half_line(">", value)]
     ends = _ORDERINGS[op]
     if op in ("<", "<="):
-        return _piece(_MINUS_INFINITY, value, "(" + ends[1])
-    return _piece(value, _INFINITY, ends[0] + ")")
+        return _piece(MINUS_INFINITY, value, "(" + ends[1])
+    return _piece(value, INFINITY, ends[0] + ")")
 
 
 # -- the algebra of pieces -----------------------------------------------------------------------
@@ -291,11 +289,11 @@ def _tighter(one: Bound, other: Bound, *, keep_larger: bool) -> Bound:
 def _complement(pieces: tuple[Piece, ...]) -> list[Piece]:
     """What the real line holds beside the pieces."""
     rest = []
-    low = _bound(_MINUS_INFINITY, False)
+    low = _bound(MINUS_INFINITY, False)
     for start, end in pieces:
         if not _equal(low, start):
             rest.append((low, Bound(start.value, not start.is_closed, start.position)))
         low = Bound(end.value, not end.is_closed, end.position)
     if low.position != float("inf"):
-        rest.append((low, _bound(_INFINITY, False)))
+        rest.append((low, _bound(INFINITY, False)))
     return rest

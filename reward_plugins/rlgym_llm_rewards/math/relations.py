@@ -12,9 +12,10 @@ from rlgym_llm_rewards.math.parsing.tokens import UnreadableError
 from rlgym_llm_rewards.math.shape import is_name, resolve
 from rlgym_llm_rewards.math.values import Comparison, Decision, form_of, same_value
 
-__all__ = ["is_consistent", "same_relation"]
+__all__ = ["FLIPPED", "is_consistent", "same_relation"]
 
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Orderings by what they are from the other side."""
 
 
 def is_consistent(node: Node, by: Comparison) -> bool:
@@ -33,13 +34,13 @@ def same_relation(gold: Node, answer: Node, by: Comparison) -> Decision:
     """
     gold_ops, *gold_members = gold.args
     ops, *members = answer.args
-    if len(gold_ops) == len(ops) == 1 and gold_ops[0] in ("=", "!=", *_FLIPPED):
+    if len(gold_ops) == len(ops) == 1 and gold_ops[0] in ("=", "!=", *FLIPPED):
         factor = _factor(gold_members, members)
         if factor is not None:
-            flips = factor < 0 and gold_ops[0] in _FLIPPED
-            return Decision(ops[0] == (_FLIPPED[gold_ops[0]] if flips else gold_ops[0]), "factor")
-    if len(ops) > 1 and all(op in _FLIPPED for op in ops) and ops[0] != gold_ops[0]:
-        ops, members = tuple(_FLIPPED[op] for op in reversed(ops)), members[::-1]
+            flips = factor < 0 and gold_ops[0] in FLIPPED
+            return Decision(ops[0] == (FLIPPED[gold_ops[0]] if flips else gold_ops[0]), "factor")
+    if len(ops) > 1 and all(op in FLIPPED for op in ops) and ops[0] != gold_ops[0]:
+        ops, members = tuple(FLIPPED[op] for op in reversed(ops)), members[::-1]
     if gold_ops != ops:
         return Decision(False, "relation")
     pairs = zip(gold_members, members, strict=True)

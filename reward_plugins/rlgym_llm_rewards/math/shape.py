@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from rlgym_llm_rewards.math.parsing.nodes import Node, sequence, symbols, walk
+from rlgym_llm_rewards.math.parsing.nodes import Node, mapped, sequence, symbols, walk
 from rlgym_llm_rewards.math.parsing.vocabulary import CALLABLE_LETTERS
 
 __all__ = ["as_matrix", "elements", "expand", "is_listed", "is_name", "resolve", "spread", "unwrap"]
@@ -87,7 +87,7 @@ def _signed(node: Node, plus: bool) -> Node:
     if node.head in ("pm", "mp"):
         inner = _signed(node.args[0], plus)
         return inner if plus == (node.head == "pm") else Node("neg", (inner,))
-    return Node(node.head, tuple(_signed(a, plus) if isinstance(a, Node) else a for a in node.args))
+    return mapped(node, lambda arg: _signed(arg, plus))
 
 
 def is_listed(node: Node) -> bool:

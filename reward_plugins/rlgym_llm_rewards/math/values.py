@@ -12,7 +12,14 @@ from rlgym_llm_rewards.math.algebra.canonical import canonical, is_exact
 from rlgym_llm_rewards.math.algebra.effort import left, spend
 from rlgym_llm_rewards.math.algebra.form import Form, TooLargeError, UndefinedError, rational
 from rlgym_llm_rewards.math.algebra.probe import Probe, is_tame, probe, real_value
-from rlgym_llm_rewards.math.parsing.nodes import Node, number, symbols, walk
+from rlgym_llm_rewards.math.parsing.nodes import (
+    INFINITY,
+    MINUS_INFINITY,
+    Node,
+    number,
+    symbols,
+    walk,
+)
 from rlgym_llm_rewards.math.parsing.tokens import UnreadableError
 from rlgym_llm_rewards.math.parsing.units import UNITS, is_known_unit
 from rlgym_llm_rewards.math.policy import Policy
@@ -57,9 +64,6 @@ class Comparison:
 
     policy: Policy
     prove: Prove
-
-
-_INFINITY = Node("const", ("oo",))
 
 
 def same_value(gold: Node, answer: Node, by: Comparison) -> Decision:
@@ -218,8 +222,7 @@ def _same_ratio(gold: Node, answer: Node, by: Comparison) -> Decision:
 
 
 def _same_number(gold: Node, answer: Node, by: Comparison) -> Decision:
-    infinite = [node == _INFINITY or node == Node("neg", (_INFINITY,)) for node in (gold, answer)]
-    if any(infinite):
+    if not {gold, answer}.isdisjoint((INFINITY, MINUS_INFINITY)):
         return Decision(gold == answer, "infinity")
     try:
         gold_form, form = form_of(gold), form_of(answer)

@@ -18,7 +18,7 @@ from rlgym_llm_rewards.math.algebra.form import (
 )
 from rlgym_llm_rewards.math.algebra.functions import apply, exponential
 from rlgym_llm_rewards.math.algebra.powers import power
-from rlgym_llm_rewards.math.parsing.nodes import Node, number
+from rlgym_llm_rewards.math.parsing.nodes import Node, mapped, number
 from rlgym_llm_rewards.math.parsing.tokens import UnreadableError
 from rlgym_llm_rewards.math.parsing.vocabulary import BIG
 
@@ -132,10 +132,7 @@ def _big(name: str, nodes: list[Node]) -> Form:
 
 
 def _replaced(node: Node, old: Node, new: Node) -> Node:
-    if node == old:
-        return new
-    args = (_replaced(arg, old, new) if isinstance(arg, Node) else arg for arg in node.args)
-    return Node(node.head, tuple(args))
+    return new if node == old else mapped(node, lambda arg: _replaced(arg, old, new))
 
 
 def _form_or_node(node: Node) -> Form | Node:

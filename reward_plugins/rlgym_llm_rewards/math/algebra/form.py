@@ -34,6 +34,7 @@ __all__ = [
     "atom",
     "constant",
     "factorize",
+    "is_positive",
     "lowest",
     "magnitude",
     "normal",
@@ -173,6 +174,11 @@ def factorize(value: int) -> tuple[tuple[int, int], ...]:
 
 
 # -- sums ----------------------------------------------------------------------------------------
+
+
+def is_positive(base: Atom) -> bool:
+    """Whether an atom is a positive number whatever the variables are."""
+    return base[0] == "prime" or base in (("const", "pi"), ("const", "e"))
 
 
 def magnitude(value: Rational) -> Rational:

@@ -17,6 +17,7 @@ from rlgym_llm_rewards.math.algebra.form import (
     atom,
     constant,
     factorize,
+    is_positive,
     magnitude,
     rational,
     total,
@@ -91,8 +92,7 @@ def _abs(value: Form) -> Form:
     ((monomial, coefficient),) = value.top.items()
     result = constant(magnitude(coefficient))
     for base, exponent in monomial:
-        positive = base[0] == "prime" or base in (("const", "pi"), ("const", "e"))
-        positive = positive or base[:2] == ("call", "abs")
+        positive = is_positive(base) or base[:2] == ("call", "abs")
         one = atom(base, exponent)
         result = result * (one if positive else atom(("call", "abs", one)))
     return result

@@ -12,7 +12,6 @@ from rlgym_llm_rewards.math.algebra.form import (
     MAX_EXPANDED,
     ONE,
     ZERO,
-    Atom,
     Exponent,
     Form,
     Monomial,
@@ -23,6 +22,7 @@ from rlgym_llm_rewards.math.algebra.form import (
     atom,
     constant,
     factorize,
+    is_positive,
     lowest,
     magnitude,
     normal,
@@ -118,7 +118,7 @@ def _monomial_power(value: Rational, monomial: Monomial, exponent: Rational) -> 
     }
     if isinstance(exponent, int):
         return _rational_power(value, exponent) * normal(1, scaled)
-    if monomial == EMPTY or (value > 0 and all(_is_positive(base) for base, _ in monomial)):
+    if monomial == EMPTY or (value > 0 and all(is_positive(base) for base, _ in monomial)):
         return _rational_power(value, exponent) * normal(1, scaled)
     ((base, e), *others) = monomial
     if not others and e == 1 and value > 0:
@@ -130,10 +130,6 @@ def _monomial_power(value: Rational, monomial: Monomial, exponent: Rational) -> 
     return _rational_power(magnitude(value), exponent) * atom(
         ("sum", Form({monomial: sign}, ONE.top)), exponent
     )
-
-
-def _is_positive(base: Atom) -> bool:
-    return base[0] == "prime" or base in (("const", "pi"), ("const", "e"))
 
 
 def _rational_power(value: Rational, exponent: Rational) -> Form:

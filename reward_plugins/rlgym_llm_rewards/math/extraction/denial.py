@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "bounds_another",
     "is_bound",
     "is_denied",
     "is_disowned",
-    "is_limit",
     "is_operand",
     "is_rejected",
     "rejects_itself",
@@ -172,7 +172,7 @@ def is_bound(clause: str) -> bool:
     return _BOUND.match(clause) is not None
 
 
-def is_limit(text: str, at: int) -> bool:
+def bounds_another(text: str, at: int) -> bool:
     """Whether the answer marked at ``at`` only bounds another: "greater than", "is at least"."""
     start = max(at - 40, 0)
     if text.find("than", start, at) < 0 and text.find("answer is", start, at) < 0:

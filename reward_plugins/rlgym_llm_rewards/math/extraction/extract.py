@@ -7,9 +7,9 @@ import re
 from rlgym_llm_rewards.math.extraction.boxes import Box, answer_of, boxes, find_boxes, is_unclosed
 from rlgym_llm_rewards.math.extraction.clause import answer_in, denied_in, is_plain
 from rlgym_llm_rewards.math.extraction.denial import (
+    bounds_another,
     is_denied,
     is_disowned,
-    is_limit,
     is_rejected,
     rejects_itself,
 )
@@ -144,7 +144,7 @@ def _at_the_end(text: str, policy: Policy) -> Found | None:
         box = _LAST_BOX.match(text, at)
         if box is None or "box" in text[:at] or rejects_itself(box[1]):
             return None
-        if is_denied(text, at) or is_limit(text, at):
+        if is_denied(text, at) or bounds_another(text, at):
             return None
         return Found(tidy(box[1]), "boxed", at)
     if policy.require_box or text.find("</", -300) >= 0:
@@ -259,7 +259,7 @@ def _is_taken_back(text: str, marker: Marker, answer: str) -> bool:
 
 def _is_negated(text: str, box: Box) -> bool:
     at = box.start
-    return is_denied(text, at) or is_rejected(text, box.end) or is_limit(text, at)
+    return is_denied(text, at) or is_rejected(text, box.end) or bounds_another(text, at)
 
 
 def _with_unit(text: str, box: Box, answer: Found) -> Found:

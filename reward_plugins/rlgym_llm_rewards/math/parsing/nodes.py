@@ -27,11 +27,23 @@ rel       ops, operand, ...            a chain of relations; one operand more th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-__all__ = ["Node", "children", "from_json", "number", "sequence", "symbols", "to_json", "walk"]
+__all__ = [
+    "INFINITY",
+    "MINUS_INFINITY",
+    "Node",
+    "children",
+    "from_json",
+    "mapped",
+    "number",
+    "sequence",
+    "symbols",
+    "to_json",
+    "walk",
+]
 
 
 class Node(NamedTuple):
@@ -55,6 +67,15 @@ def number(value: int | Fraction, places: int | None = None) -> Node:
 def sequence(kind: str, items: list[Node]) -> Node:
     """A list, set, tuple, array, or alternatives."""
     return Node("seq", (kind, *items))
+
+
+INFINITY = Node("const", ("oo",))
+MINUS_INFINITY = Node("neg", (INFINITY,))
+
+
+def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with every node among its arguments changed."""
+    return Node(node.head, tuple(change(a) if isinstance(a, Node) else a for a in node.args))
 
 
 def children(node: Node) -> Iterator[Node]:
