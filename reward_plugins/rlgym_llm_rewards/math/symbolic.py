@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 import sympy
+from sympy.core.cache import clear_cache
 
 from rlgym_llm_rewards.math.parsing.nodes import Node, from_json
 
@@ -38,6 +39,8 @@ def prove(pair: list[Any]) -> bool | None:
             alarm.join()  # an interrupt that is on its way arrives here, not in the next proof
     except KeyboardInterrupt:
         return None
+    finally:
+        clear_cache()  # no proof helps another, and the cache would grow for thousands of them
 
 
 def _proved(left: Node, right: Node) -> bool | None:
