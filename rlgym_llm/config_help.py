@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from rlgym_llm import config_schema
 from rlgym_llm.aliases import ALIASES, CUSTOM_REWARD_KEYS, VERL_PREFIX
+from rlgym_llm.attribute_docs import attribute_docs
 from rlgym_llm.config_keys import Key, config_keys, unwrapped
 from rlgym_llm.yaml_text import dump_value
 
@@ -90,13 +91,7 @@ def _descriptions() -> dict[str, str]:
     tree = ast.parse(inspect.getsource(config_schema))
     for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         found[owner.name] = (ast.get_docstring(owner) or "").partition("\n\n")[0]
-        for field, below in zip(owner.body, owner.body[1:], strict=False):
-            match field, below:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
-                    found[f"{owner.name}.{name}"] = " ".join(text.split())
+        found |= {f"{owner.name}.{name}": text for name, text in attribute_docs(owner).items()}
     return found
 
 

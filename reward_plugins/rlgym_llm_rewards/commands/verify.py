@@ -10,10 +10,10 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from rlgym_llm.attribute_docs import attribute_docs
 from rlgym_llm.cli import CommandParser, plugin_parser
 from rlgym_llm.errors import DataError, nearest
 from rlgym_llm_rewards.math.extraction.extract import extract
@@ -141,15 +141,7 @@ def _attribute_docs(owner: type) -> dict[str, str]:
     """The strings under the attributes of a class, on one line each."""
     (tree,) = ast.parse(inspect.getsource(owner)).body
     assert isinstance(tree, ast.ClassDef)
-    found = {}
-    for statement, below in pairwise(tree.body):
-        match statement, below:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                found[name] = " ".join(text.replace("``", "").split())
-    return found
+    return {name: text.replace("``", "") for name, text in attribute_docs(tree).items()}
 
 
 def _read_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, tuple[str, str]]:

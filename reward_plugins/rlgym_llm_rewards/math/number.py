@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, MAX_DIGITS
 
-__all__ = ["Number", "parse_number"]
+__all__ = ["Number", "is_finite_decimal", "parse_number"]
 
 
 # Groups of three digits may be joined by a comma (LaTeX writes {,} or \,), or a space of any width.
@@ -44,7 +44,7 @@ class Number:
     @property
     def is_finite(self) -> bool:
         """Whether it has a finite decimal: one that no rounding can stand for."""
-        return isinstance(self.value, int) or _without(self.value.denominator, 2, 5) == 1
+        return is_finite_decimal(self.value)
 
     def same_as(self, other: Number, *, percent_bare: bool = True) -> bool:
         """Whether both mean the same: 25% is 0.25 and also a bare 25, but 0.25 is not 25.
@@ -131,8 +131,14 @@ def _exact(decimal: str) -> Fraction | int:
     return Fraction(int(whole + places), 10 ** len(places))
 
 
-def _without(value: int, *primes: int) -> int:
-    for prime in primes:
-        while value % prime == 0:
-            value //= prime
-    return value
+def is_finite_decimal(value: Fraction | int) -> bool:
+    """Whether a number has finitely many decimals: no prime but 2 and 5 divides it.
+
+    >>> is_finite_decimal(Fraction(3, 8)), is_finite_decimal(Fraction(1, 3))
+    (True, False)
+    """
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1

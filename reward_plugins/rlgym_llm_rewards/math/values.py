@@ -12,6 +12,7 @@ from rlgym_llm_rewards.math.algebra.canonical import canonical, is_exact
 from rlgym_llm_rewards.math.algebra.effort import left, spend
 from rlgym_llm_rewards.math.algebra.form import Form, TooLargeError, UndefinedError, rational
 from rlgym_llm_rewards.math.algebra.probe import Probe, is_tame, probe, real_value
+from rlgym_llm_rewards.math.number import is_finite_decimal
 from rlgym_llm_rewards.math.parsing.nodes import (
     INFINITY,
     MINUS_INFINITY,
@@ -278,17 +279,9 @@ def _rounds_to(decimal: Node, exact: Node, form: Form | None, policy: Policy) ->
     if len(str(abs(int(value * 10**places)))) < policy.min_digits:
         return False
     whole = None if form is None else rational(form)
-    if whole is not None and _is_finite_decimal(whole):
+    if whole is not None and is_finite_decimal(whole):
         return False
     return _within_half(exact, value, places)
-
-
-def _is_finite_decimal(value: int | Fraction) -> bool:
-    rest = value.denominator
-    for prime in (2, 5):
-        while rest % prime == 0:
-            rest //= prime
-    return rest == 1
 
 
 def _within_half(exact: Node, value: Fraction, places: int) -> bool:
