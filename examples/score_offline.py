@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from rlgym_llm import Completion, Plugins, RewardComposer, Rollout, Task, Turn
-from rlgym_llm.reward_config import RewardsConfig, parse_reward_flag
+from rlgym_llm.reward_config import RewardsConfig
+from rlgym_llm.reward_flags import parse_reward_flag
 
 
 def to_rollout(row: dict[str, str], index: int) -> Rollout:

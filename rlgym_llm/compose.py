@@ -1,22 +1,23 @@
-"""Compose rewards: rollouts in, score cards out; and the pure sum in the middle."""
+"""The composer: every configured reward on every rollout, composed into one card each."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Self
 
-import numpy as np
-
+from rlgym_llm.card import FAILED, Term, compose
+from rlgym_llm.component_order import check_dependencies, scoring_levels
+from rlgym_llm.error_watch import ErrorWatch
 from rlgym_llm.errors import ConfigError, RewardError
-from rlgym_llm.reward_config import Const, RewardsConfig, build_rewards
+from rlgym_llm.inject import sample_columns
+from rlgym_llm.reward_config import RewardsConfig, build_rewards
 from rlgym_llm.rewards import Reward, RewardContext, RewardPlugins
-from rlgym_llm.score import score_rollouts
+from rlgym_llm.scorer import Pending, Scorer, make_scorer, reward_source
+from rlgym_llm.transform import compile_transforms
 from rlgym_llm.types import (
     CardStatus,
-    Component,
     FinishReason,
     Rollout,
     RolloutStatus,
@@ -25,98 +26,7 @@ from rlgym_llm.types import (
     ScoreStatus,
 )
 
-__all__ = ["RewardComposer", "compose", "is_truncated", "scoring_metrics"]
-
-_FAILED = (ScoreStatus.ERROR, ScoreStatus.TIMEOUT)
-_ERROR_WINDOW = 256
-_MIN_SCORES = 32
-
-
-def compose(
-    rollout_id: str,
-    scores: Mapping[str, Score],
-    weights: Mapping[str, float],
-    *,
-    clip: tuple[float, float] | None = None,
-    on_error: Literal["mask", "raise", "zero"] | Const = "mask",
-    truncated: Literal["keep", "zero", "mask"] = "keep",
-) -> ScoreCard:
-    """The card of one rollout: ``R = clip(sum_i w_i s_i)`` over the components that apply.
-
-    ``scores`` and ``weights`` are by component name; weights are used as written. None ("not
-    applicable") drops its term. A failed score never counts as 0 by itself: under ``mask`` the
-    card is ``failed_reward`` and has no reward; under ``raise`` RewardError is raised. A component
-    of weight 0 is a metric: it changes nothing, not by failing either. Where no weighted component
-    applies there is no reward. ``truncated`` is what to do, given that the rollout was cut short.
-
-    Environment score 8, format bonus 1.5, 200 tokens at -0.01 each (8 + 1.5 - 2 = 7.5):
-
-    >>> scores = {name: Score(name=name, value=value)
-    ...           for name, value in [("env", 8.0), ("format", 1.5), ("length", 200.0)]}
-    >>> compose("r0", scores, {"env": 1.0, "format": 1.0, "length": -0.01}).reward
-    7.5
-    """
-    factors = {name: 0.0 if truncated == "zero" else weights[name] for name in scores}
-    components = {
-        name: _component(score, weights[name], factors[name], on_error)
-        for name, score in scores.items()
-    }
-    weighted = [component for component in components.values() if component.weight != 0]
-    failures = [c for c in weighted if c.status in _FAILED and c.contribution is None]
-    terms = [c.contribution for c in weighted if c.contribution is not None]
-    reward: float | None = None
-    error: str | None = None
-    if failures:
-        status, error = CardStatus.FAILED_REWARD, failures[0].error
-    elif not terms:
-        status, error = CardStatus.MASKED, "no component with a weight applies to this rollout"
-    elif truncated == "mask":
-        status, error = CardStatus.MASKED, "the rollout was truncated"
-    else:
-        status, reward = CardStatus.SCORED, _total(terms)
-        if clip is not None:
-            reward = min(max(reward, clip[0]), clip[1])
-        if not math.isfinite(reward):
-            status, error = CardStatus.FAILED_REWARD, f"the composed reward is {reward}"
-            reward = None
-    return ScoreCard(
-        rollout_id=rollout_id, reward=reward, status=status, components=components, error=error
-    )
-
-
-def _component(
-    score: Score,
-    weight: float,
-    factor: float,
-    on_error: Literal["mask", "raise", "zero"] | Const,
-) -> Component:
-    value = score.value
-    if score.status in _FAILED:
-        if on_error == "raise" and weight:
-            raise RewardError(score.error or f"reward {score.name!r} failed")
-        if on_error != "mask":
-            value = on_error.const if isinstance(on_error, Const) else 0.0
-    contribution = None if value is None else factor * value + 0.0  # never -0.0
-    return Component(
-        raw=score.value,
-        weight=weight,
-        transformed=value,
-        contribution=contribution,
-        status=score.status,
-        info=score.info,
-        error=score.error,
-        seconds=score.seconds,
-    )
-
-
-def _total(terms: Sequence[float]) -> float:
-    """The exact sum, the same in any order of the terms; infinite where it overflows."""
-    try:
-        return math.fsum(terms)
-    except OverflowError:
-        return math.inf
-    except ValueError:  # infinities of both signs
-        return math.nan
+__all__ = ["RewardComposer", "is_truncated"]
 
 
 def is_truncated(rollout: Rollout) -> bool:
@@ -130,8 +40,10 @@ def is_truncated(rollout: Rollout) -> bool:
 class RewardComposer:
     """Scores rollouts with every configured reward and composes a card for each.
 
-    Rewards are built at construction, set up at the first call (or on entering ``with``) and let
-    go by `close`. Raises UnknownNameError or ConfigError where the configuration is wrong.
+    Order: what others read first, sample before group before composition; a reward behind a closed
+    gate is not called. Rewards are built at construction, set up at the first call (or on entering
+    ``with``) and let go by `close`. Raises UnknownNameError or ConfigError where the configuration
+    is wrong.
     """
 
     def __init__(
@@ -140,17 +52,25 @@ class RewardComposer:
         if not config.components:
             raise ConfigError("no reward is configured; give one, such as --reward math=1.0")
         self.config = config
-        self.weights: Mapping[str, float] = {
-            name: component.weight_in(evaluation=evaluation)
-            for name, component in config.components.items()
-        }
-        if not evaluation and not any(self.weights.values()):
+        self.evaluation = evaluation
+        if not evaluation and not any(self.weights().values()):
             raise ConfigError("every reward has weight 0: there is nothing to learn from")
         self._plugins = plugins
         self._context = RewardContext(plugins=plugins, evaluation=evaluation)
         self._rewards = build_rewards(config, plugins)
-        self._ready: dict[str, Reward] = {}
-        self._recent: dict[str, deque[tuple[int, int]]] = {n: deque() for n in self.weights}
+        self._scorers = {
+            name: self._make_scorer(name, reward) for name, reward in self._rewards.items()
+        }
+        self._ready: dict[str, Scorer] = {}
+        self._levels = scoring_levels(_reads(config, self._rewards))
+        order = scoring_levels({n: c.depends_on for n, c in config.components.items()})
+        self._order = [name for level in order for name in level]
+        self._terms: tuple[int | None, dict[str, Term]] = (None, self._terms_at(None))
+        self._has_switch = any(
+            c.combine is not None and c.combine.switch is not None
+            for c in config.components.values()
+        )
+        self._errors = ErrorWatch(config.max_error_rate)
 
     @property
     def needs_groups(self) -> bool:
@@ -158,32 +78,43 @@ class RewardComposer:
         return any(reward.scope == "group" for reward in self._rewards.values())
 
     @property
+    def needs_batches(self) -> bool:
+        """Whether a component's scores depend on which rollouts are scored together."""
+        return any(reward.scope == "batch" for reward in self._rewards.values())
+
+    @property
     def ranges(self) -> dict[str, tuple[float, float]]:
-        """Lowest and highest raw score of each component, as its reward declares them."""
+        """Lowest and highest raw score of each reward, as it declares them."""
         return {name: reward.range for name, reward in self._rewards.items()}
+
+    def weights(self, step: int | None = None) -> dict[str, float]:
+        """The weight of every component at that training step; None is step 0."""
+        return {
+            name: component.weight_in(evaluation=self.evaluation, step=step)
+            for name, component in self.config.components.items()
+        }
 
     def setup(self) -> None:
         """Sets up every reward that is not yet; closes those set up where one of them raises."""
-        for name, reward in self._rewards.items():
+        for name, scorer in self._scorers.items():
             if name in self._ready:
                 continue
             try:
-                reward.setup(self._context)
-            except Exception as failure:
-                error = RewardError(f"reward {name!r} failed in setup: {failure!r}")
+                scorer.setup(self._context)
+            except RewardError as error:
                 self._close_beside(error)
-                raise error from failure
-            self._ready[name] = reward
+                raise
+            self._ready[name] = scorer
 
     def close(self) -> None:
         """Closes every reward, whatever the others do; raises RewardError if one of them raised."""
         failures = []
         while self._ready:
-            name, reward = self._ready.popitem()
+            _, scorer = self._ready.popitem()
             try:
-                reward.close()
-            except Exception as failure:
-                failures.append(f"reward {name!r} failed in close: {failure!r}")
+                scorer.close()
+            except RewardError as failure:
+                failures.append(str(failure))
         if failures:
             raise RewardError("; ".join(failures))
 
@@ -209,19 +140,19 @@ class RewardComposer:
         except RewardError as failure:
             error.add_note(str(failure))
 
-    def __call__(self, rollouts: Sequence[Rollout]) -> list[ScoreCard]:
+    def __call__(self, rollouts: Sequence[Rollout], *, step: int | None = None) -> list[ScoreCard]:
         """One card per rollout, in order. Failed rollouts get theirs without being scored.
 
-        Raises RewardError where too many scores failed (``max_error_rate``), or at the first
-        failure under ``on_error: raise``.
+        ``step`` is the training step that schedules go by. Raises RewardError where too many
+        scores failed (``max_error_rate``), or at the first failure under ``on_error: raise``.
         """
         self.setup()
+        if step != self._terms[0]:
+            self._terms = (step, self._terms_at(step))
         sound = [rollout for rollout in rollouts if rollout.status is RolloutStatus.OK]
-        scores = {
-            name: score_rollouts(reward, sound, self._context, name=name)
-            for name, reward in self._rewards.items()
-        }
-        rows = (dict(zip(scores, row, strict=True)) for row in zip(*scores.values(), strict=True))
+        scores = self._score(sound, replace(self._context, step=step))
+        columns = list(scores.values())
+        rows = (dict(zip(scores, row, strict=True)) for row in zip(*columns, strict=True))
         cards = [
             self._compose(rollout, next(rows))
             if rollout.status is RolloutStatus.OK
@@ -229,45 +160,106 @@ class RewardComposer:
             for rollout in rollouts
         ]
         self._plugins.scored(cards)
-        self._watch_errors(scores)
+        weighted = {n: found for n, found in scores.items() if self._terms[1][n].weight}
+        self._errors.watch(weighted)
         return cards
 
+    def _make_scorer(self, name: str, reward: Reward) -> Scorer:
+        component = self.config.components[name]
+        assert component.reward is not None, "combinations are not scored"
+        return make_scorer(
+            reward,
+            name=name,
+            source=reward_source(self._plugins, component.reward, component.options),
+            backend=component.backend,
+            timeout_s=component.timeout_s,
+            memory_mb=component.memory_mb,
+            concurrency=component.concurrency,
+        )
+
+    def _terms_at(self, step: int | None) -> dict[str, Term]:
+        """The terms, each after those that it reads."""
+        weights, components = self.weights(step), self.config.components
+        return {
+            name: Term(
+                weight=weights[name],
+                transform=compile_transforms(components[name].transform),
+                gates=components[name].gate,
+                combine=components[name].combine,
+                potential_gamma=components[name].gamma
+                if components[name].placement == "potential"
+                else None,
+            )
+            for name in self._order
+        }
+
+    def _score(self, rollouts: Sequence[Rollout], ctx: RewardContext) -> dict[str, list[Score]]:
+        """Every reward's scores, in the order of the rollouts; rewards in that of the levels."""
+        scores: dict[str, list[Score]] = {}
+        for level in self._levels:
+            # All start before any is waited for, so that judges run beside each other, and beside
+            # what is scored inline, which works only when it is asked.
+            pending = {
+                name: self._submit(name, rollouts, scores, ctx)
+                for name in level
+                if name in self._rewards
+            }
+            scores |= {name: wait() for name, wait in pending.items()}
+        return scores
+
+    def _submit(
+        self,
+        name: str,
+        rollouts: Sequence[Rollout],
+        scores: Mapping[str, Sequence[Score]],
+        ctx: RewardContext,
+    ) -> Pending:
+        """Starts one reward on the rollouts that it applies to."""
+        component, reward = self.config.components[name], self._rewards[name]
+        gates = [gate for gate in component.gate if reward.scope == "sample"]
+        spared: dict[int, Score] = {}
+        if component.when or gates:
+            for index, rollout in enumerate(rollouts):
+                if not _matches(component.when, rollout):
+                    status = ScoreStatus.NOT_APPLICABLE
+                    spared[index] = Score(name=name, value=None, status=status)
+                elif any(
+                    gate.on in scores
+                    and (gating := scores[gate.on][index]).status not in FAILED
+                    and not gate.is_open(gating.value)
+                    for gate in gates
+                ):
+                    spared[index] = Score(name=name, value=None, status=ScoreStatus.SKIPPED)
+        rows = [index for index in range(len(rollouts)) if index not in spared]
+        used = scores if reward.scope != "sample" else reward.uses
+        if used:
+            values = {other: tuple(scores[other][row].value for row in rows) for other in used}
+            ctx = replace(ctx, components=values)
+        wanted = [rollouts[row] for row in rows] if spared else rollouts
+        wait = self._scorers[name].submit(wanted, ctx, name=name)
+        if not spared:
+            return wait
+
+        def fill() -> list[Score]:
+            found = dict(zip(rows, wait(), strict=True)) | spared
+            return [found[index] for index in range(len(rollouts))]
+
+        return fill
+
     def _compose(self, rollout: Rollout, scores: Mapping[str, Score]) -> ScoreCard:
-        return compose(
+        card = compose(
             rollout.id,
             scores,
-            self.weights,
+            self._terms[1],
             clip=self.config.clip,
             on_error=self.config.on_error,
             truncated=self.config.on_truncated if is_truncated(rollout) else "keep",
+            columns=sample_columns(rollout) if self._has_switch else None,
         )
-
-    def _watch_errors(self, scores: Mapping[str, Sequence[Score]]) -> None:
-        """Stops a run whose rewards are broken.
-
-        Each component's rate is over this call and the calls before it, back to `_ERROR_WINDOW`
-        scores; of fewer than `_MIN_SCORES` it is taken as if there were so many, so that one bad
-        row in the first group of eight does not end a run.
-        """
-        worst = (self.config.max_error_rate, "", "")
-        for name, found in scores.items():
-            if not self.weights[name]:
-                continue  # a metric changes nothing, not by failing either
-            recent = self._recent[name]
-            recent.append((len(found), sum(score.status in _FAILED for score in found)))
-            while sum(count for count, _ in recent) - recent[0][0] >= _ERROR_WINDOW:
-                recent.popleft()
-            num_scores, num_failed = map(sum, zip(*recent, strict=True))
-            rate = num_failed / max(num_scores, _MIN_SCORES)
-            if rate > worst[0] and recent[-1][1] > 0:
-                worst = (rate, name, f"{num_failed} of its last {num_scores} scores")
-        _, name, share = worst
-        if name:
-            example = next(score.error for score in scores[name] if score.status in _FAILED)
-            raise RewardError(
-                f"reward {name!r} failed on {share}, more than max_error_rate "
-                f"{self.config.max_error_rate:g} allows; for example: {example}"
-            )
+        names = self.config.components
+        if list(card.components) == list(names):
+            return card
+        return replace(card, components={name: card.components[name] for name in names})
 
 
 def _failed_rollout(rollout: Rollout) -> ScoreCard:
@@ -280,31 +272,31 @@ def _failed_rollout(rollout: Rollout) -> ScoreCard:
     )
 
 
-def scoring_metrics(cards: Sequence[ScoreCard]) -> dict[str, float]:
-    """What a batch of cards says, under ``rewards/<name>/...`` and ``scoring/...``; in float64.
+def _matches(when: Mapping[str, Any], rollout: Rollout) -> bool:
+    """Whether the row has every column that ``when`` asks for, with one of its values."""
+    if not when:
+        return True
+    columns = sample_columns(rollout)
+    return all(
+        columns.get(column) in (wanted if isinstance(wanted, list | tuple) else (wanted,))
+        for column, wanted in when.items()
+    )
 
-    For each component ``mean`` and ``std`` (of the population) of the raw, unweighted scores, its
-    ``weight``, and the mean ``contribution`` where it applied; a key is absent where nothing was
-    scored. ``scoring/error_rate`` is the share of scored rollouts on which any reward failed, and
-    ``scoring/num_<status>`` counts the cards.
-    """
-    metrics: dict[str, float] = {}
-    for name in dict.fromkeys(name for card in cards for name in card.components):
-        components = [card.components[name] for card in cards if name in card.components]
-        raws = [c.raw for c in components if c.raw is not None]
-        contributions = [c.contribution for c in components if c.contribution is not None]
-        if raws:
-            metrics[f"rewards/{name}/mean"] = float(np.mean(raws, dtype=np.float64))
-            metrics[f"rewards/{name}/std"] = float(np.std(raws, dtype=np.float64))
-        metrics[f"rewards/{name}/weight"] = components[-1].weight
-        if contributions:
-            mean = float(np.mean(contributions, dtype=np.float64))
-            metrics[f"rewards/{name}/contribution"] = mean
-    scored = [card for card in cards if card.status is not CardStatus.FAILED_ROLLOUT]
-    num_failed = sum(any(c.status in _FAILED for c in card.components.values()) for card in scored)
-    if scored:
-        metrics["scoring/error_rate"] = num_failed / len(scored)
-    counts = Counter(card.status for card in cards)
-    for status in CardStatus:
-        metrics[f"scoring/num_{status}"] = float(counts[status])
-    return metrics
+
+def _reads(config: RewardsConfig, rewards: Mapping[str, Reward]) -> dict[str, tuple[str, ...]]:
+    """What each component must come after: gates, what it uses, and of siblings all samples."""
+    reads = {name: (*c.depends_on,) for name, c in config.components.items()}
+    for name, reward in rewards.items():
+        for other in reward.uses:
+            if other in reads and other not in rewards:
+                raise ConfigError(
+                    f"reward {name!r} uses component {other!r}, a combination, which is made last"
+                )
+        reads[name] = (*reads[name], *reward.uses)
+    check_dependencies(reads)
+    wide = {name for name, reward in rewards.items() if reward.scope != "sample"}
+    after_wide = set(wide)
+    while grown := {n for n, o in reads.items() if after_wide & set(o)} - after_wide:
+        after_wide |= grown
+    samples = tuple(name for name in rewards if name not in after_wide)
+    return {name: (*o, *samples) if name in wide else o for name, o in reads.items()}

@@ -25,7 +25,8 @@ from rlgym_llm.config_keys import Key, config_keys, nearest_key, sections
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.config_text import format_config
 from rlgym_llm.errors import ConfigError
-from rlgym_llm.reward_config import RewardsConfig, parse_reward_flag
+from rlgym_llm.reward_config import RewardsConfig
+from rlgym_llm.reward_flags import parse_reward_flag
 from rlgym_llm.secrets_mask import MASK, is_secret_name
 from rlgym_llm.yaml_text import load_scalar, read_yaml, read_yaml_file
 

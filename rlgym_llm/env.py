@@ -255,7 +255,13 @@ def _new_composer(rewards: RewardsConfig, plugins: RewardPlugins | None) -> Rewa
         from rlgym_llm.plugins import Plugins
 
         plugins = Plugins.discover()
-    return RewardComposer(rewards, plugins)
+    composer = RewardComposer(rewards, plugins)
+    if composer.needs_groups:
+        raise UserError(
+            "a reward of scope group compares siblings, and an environment by itself plays one "
+            "episode; take defer_scoring=True and score whole groups with RewardComposer"
+        )
+    return composer
 
 
 def _as_action(action: str | Action, env_name: str) -> Action:

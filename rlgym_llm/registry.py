@@ -64,7 +64,8 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
         inner.plugins = plugins  # a file's environment may ask for the file's rewards
     if isinstance(rewards := getattr(inner, "rewards", None), RewardsConfig):
         for component in rewards.components.values():
-            plugins.get(Kind.REWARD, component.reward)  # an unknown name fails here, not in step
+            if component.reward is not None:
+                plugins.get(Kind.REWARD, component.reward)  # unknown names fail here, not in step
     return env
 
 

@@ -3,62 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
-from rlgym_llm.errors import ConfigError, UserError, nearest
+from rlgym_llm.component_config import ComponentConfig
+from rlgym_llm.component_order import check_dependencies
+from rlgym_llm.errors import ConfigError, UserError
 from rlgym_llm.rewards import Reward, RewardPlugins, build_reward
+from rlgym_llm.section import Section
 from rlgym_llm.specs import Kind
 
 __all__ = [
     "ComponentConfig",
+    "Composition",
     "Const",
     "RewardsConfig",
+    "Soft",
     "build_rewards",
-    "parse_reward_flag",
     "read_rewards",
 ]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_the_nearest_key(cls, data: Any) -> Any:
-        for key in data if isinstance(data, Mapping) else ():
-            if key not in cls.model_fields:
-                guess = nearest(str(key), cls.model_fields)
-                hint = f"; did you mean {guess!r}?" if guess else ";"
-                raise ValueError(f"unknown key {key!r}{hint} (keys: {', '.join(cls.model_fields)})")
-        return data
-
-
-class ComponentConfig(_Section):
-    """One term of the sum: a reward, its weight and its options."""
-
-    reward: str
-    """Name of an installed reward."""
-    weight: FiniteFloat = 1.0
-    """Used as written, never normalised; 0 makes the component a metric."""
-    options: Mapping[str, Any] = Field(default_factory=dict)
-    """The reward's own options."""
-    eval_weight: FiniteFloat | None = None
-    """The weight in evaluation; None keeps ``weight``."""
-
-    def weight_in(self, *, evaluation: bool) -> float:
-        """The weight that counts in training or in evaluation."""
-        return self.eval_weight if evaluation and self.eval_weight is not None else self.weight
-
-
-class Const(_Section):
+class Const(Section):
     """``{const: x}``: a failed score stands for this raw value."""
 
     const: FiniteFloat
 
 
-class RewardsConfig(_Section):
+class Soft(Section):
+    """``{soft: p}``: a truncated rollout's reward is p lower."""
+
+    soft: FiniteFloat = 1.0
+
+
+class RewardsConfig(Section):
     """The components of the reward and the rules that bind them.
 
     A component may be written short: ``math: 1.0`` is ``math: {reward: math, weight: 1.0}``, and
@@ -73,11 +52,15 @@ class RewardsConfig(_Section):
     on_error: Literal["mask", "raise", "zero"] | Const = "mask"
     """What a failed score makes of its rollout: ``mask`` leaves it unscored, ``raise`` stops,
     ``zero`` and ``{const: x}`` count that raw value in its place."""
-    on_truncated: Literal["keep", "zero", "mask"] = "keep"
+    on_truncated: Literal["keep", "zero", "soft", "mask"] | Soft = "keep"
     """What becomes of a rollout that a budget cut short: ``keep`` its reward, make it ``zero``,
-    or ``mask`` it from learning (its components are scored and shown all the same)."""
+    lower it by 1 (``soft``; by p under ``{soft: p}``), or ``mask`` it from learning (its components
+    are scored and shown all the same)."""
     clip: tuple[FiniteFloat, FiniteFloat] | None = None
     """Lowest and highest reward, after the sum."""
+    aggregate: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
+    """What group advantages compare: the rewards of siblings, or (GDPO, arXiv 2601.05242) each
+    component by itself before the weighted sum. The reward on a card is the sum either way."""
     max_error_rate: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Scoring stops when more than this share of a component's recent scores failed."""
 
@@ -100,6 +83,11 @@ class RewardsConfig(_Section):
             raise ValueError(f"clip {list(self.clip)} is empty: the lower bound comes first")
         return self
 
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        check_dependencies({name: c.depends_on for name, c in self.components.items()})
+        return self
+
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -108,26 +96,36 @@ def _is_number(value: Any) -> bool:
 def _expand(name: str, component: Any) -> Any:
     if _is_number(component):
         return {"reward": name, "weight": component}
-    if isinstance(component, Mapping) and "reward" not in component:
+    if isinstance(component, Mapping) and not {"reward", "combine"} & set(component):
         return {"reward": name, **component}
     return component
 
 
+class Composition(Protocol):
+    """A composition written in Python; see `rlgym_llm.expressions`."""
+
+    def to_config(self) -> RewardsConfig:
+        """The same as configuration."""
+        ...
+
+
 def read_rewards(
-    data: Mapping[str, Any] | RewardsConfig, plugins: RewardPlugins | None = None
+    data: Mapping[str, Any] | RewardsConfig | Composition, plugins: RewardPlugins | None = None
 ) -> RewardsConfig:
     """The checked section; raises ConfigError or UnknownNameError in one line.
 
-    With ``plugins`` every reward is looked up and built once, so that unknown names and options
-    fail here, before anything is sampled.
+    ``data`` may be a composition in Python too (see `rlgym_llm.expressions`). With ``plugins``
+    every reward is looked up and built once, so that unknown names and options fail here, before
+    anything is sampled.
 
-    >>> read_rewards({"components": {"math": {"wieght": 1}}})
+    >>> read_rewards({"components": {"math": {"weight": float("nan")}}})
     Traceback (most recent call last):
         ...
-    rlgym_llm.errors.ConfigError: rewards.components.math: unknown key 'wieght'; did you mean \
-'weight'? (keys: reward, weight, options, eval_weight)
+    rlgym_llm.errors.ConfigError: rewards.components.math.weight: Input should be a finite number
     """
     try:
+        if not isinstance(data, RewardsConfig | Mapping) and hasattr(data, "to_config"):
+            data = data.to_config()
         config = RewardsConfig.model_validate(data)
     except ValidationError as invalid:
         first = invalid.errors()[0]
@@ -148,30 +146,11 @@ def build_rewards(config: RewardsConfig, plugins: RewardPlugins) -> dict[str, Re
     """
     built = {}
     for name, component in config.components.items():
+        if component.reward is None:
+            continue  # a combination is not scored
         found = plugins.load(plugins.get(Kind.REWARD, component.reward))
         try:
             built[name] = build_reward(found, component.options)
         except UserError as wrong:
             raise ConfigError(f"rewards.components.{name}: {wrong}") from wrong
     return built
-
-
-def parse_reward_flag(flag: str) -> tuple[str, ComponentConfig]:
-    """Reads ``--reward NAME=WEIGHT``; a bare ``NAME`` has weight 1, ``file.py:name`` is a function.
-
-    >>> parse_reward_flag("length=-0.001")
-    ('length', ComponentConfig(reward='length', weight=-0.001, options={}, eval_weight=None))
-    >>> parse_reward_flag("mine.py:brevity=0.5")[1].options
-    {'path': 'mine.py:brevity'}
-    """
-    name, number = (part.strip() for part in flag.rsplit("=", 1)) if "=" in flag else (flag, "1")
-    if not name or not number:
-        raise ConfigError(f"--reward {flag!r} is no NAME=WEIGHT, such as math=1.0")
-    component: dict[str, Any] = {"reward": name, "weight": number}
-    if ":" in name:
-        component = {"reward": "function", "weight": number, "options": {"path": name}}
-        name = name.rpartition(":")[2]
-    try:
-        return name, ComponentConfig.model_validate(component)
-    except ValidationError:
-        raise ConfigError(f"--reward {flag!r}: the weight {number!r} is no finite number") from None

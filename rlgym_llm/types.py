@@ -68,9 +68,9 @@ class ScoreStatus(StrEnum):
 
     OK = "ok"
     NOT_APPLICABLE = "not_applicable"
-    """The reward returned None: its term drops out, nothing failed."""
+    """The reward returned None, or its ``when`` is of other rows: its term drops out, nothing failed."""
     SKIPPED = "skipped"
-    """A gate or a ``when`` clause spared the call."""
+    """A closed gate spared the call: its term is 0."""
     ERROR = "error"
     """The reward raised, or returned NaN, infinity or something that is no number."""
     TIMEOUT = "timeout"
@@ -317,11 +317,20 @@ class RolloutGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepScore:
-    """The value of one step of a rollout, with the characters of ``rollout.text`` it covers."""
+    """What one step (or turn, or token) earned, with the characters of ``rollout.text`` it covers.
+
+    Half-open: step ``"2 + 3 = 5"`` at the start of a text covers [0, 9).
+    """
 
     value: float
     char_start: int
     char_end: int
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise ValueError(f"a step's value is {self.value}; it is finite")
+        if not 0 <= self.char_start <= self.char_end:
+            raise ValueError(f"a step covers [{self.char_start}, {self.char_end}), which is no span")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +345,10 @@ class Score:
     value: float | None
     status: ScoreStatus = ScoreStatus.OK
     steps: tuple[StepScore, ...] = ()
+    """Where the value was earned: shares that add up to it, in the order of the text. Under the
+    placement ``potential`` they are the potentials after each step instead."""
     info: Mapping[str, Any] = field(default_factory=dict)
+    """JSON data for people and reports."""
     error: str | None = None
     seconds: float = field(default=0.0, compare=False)
     """Wall-clock time of the call, in seconds."""
@@ -356,9 +368,12 @@ class Component:
     raw: float | None
     weight: float
     transformed: float | None
+    """The raw score after its transform; 0 behind a closed gate; None where nothing was scored."""
     contribution: float | None
-    """weight x transformed x gates; 0 for a metric (weight 0); None where nothing was scored."""
+    """weight x transformed; 0 for a metric (weight 0); None where nothing was scored."""
     status: ScoreStatus
+    steps: tuple[StepScore, ...] = ()
+    """The raw score's steps, as the reward gave them."""
     info: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     seconds: float = field(default=0.0, compare=False)

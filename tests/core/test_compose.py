@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlgym_llm.compose import RewardComposer, compose, is_truncated, scoring_metrics
+from rlgym_llm.card import compose
+from rlgym_llm.compose import RewardComposer, is_truncated
 from rlgym_llm.errors import ConfigError, RewardError, UnknownNameError
 from rlgym_llm.reward_config import Const, RewardsConfig
 from rlgym_llm.rewards import Reward, RewardContext, reward
+from rlgym_llm.scoring_metrics import scoring_metrics
 from rlgym_llm.specs import Kind, RewardSpec, Spec
 from rlgym_llm.types import (
     CardStatus,
@@ -527,7 +529,7 @@ class TestReports:
             scorer([rollout()])
         assert case["right"]["values"]["reported"] in str(error.value)
         assert "closed" not in str(error.value)
-        assert "OSError('closed')" in error.value.__notes__[0]
+        assert "OSError: closed" in error.value.__notes__[0]
 
     def test_none_results_dropped(self, bug_report):
         case = bug_report("plugin-none_results_dropped")

@@ -7,9 +7,9 @@ from rlgym_llm.reward_config import (
     Const,
     RewardsConfig,
     build_rewards,
-    parse_reward_flag,
     read_rewards,
 )
+from rlgym_llm.reward_flags import parse_reward_flag
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_the_section_is_frozen_and_survives_a_dump():
         ({"clip": [1]}, "clip"),
         ({"max_error_rate": 1.5}, "max_error_rate: .*less than or equal to 1"),
         ({"on_error": "skip"}, "on_error"),
-        ({"on_truncated": "soft"}, "on_truncated: .*'keep', 'zero' or 'mask'"),
+        ({"on_truncated": "hard"}, "on_truncated.*'keep', 'zero', 'soft' or 'mask'"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -105,9 +105,9 @@ def test_unknown_options_fail_when_the_section_is_read(plugins):
     wrong = {"components": {"style": {"reward": "format", "options": {"stile": "hash"}}}}
     with pytest.raises(ConfigError) as error:
         read_rewards(wrong, plugins)
-    assert str(error.value) == (
+    assert str(error.value).startswith(
         "rewards.components.style: reward 'format' has no option 'stile'; did you mean 'style'? "
-        "(options: style, require_reasoning)"
+        "(options: style, "
     )
 
 

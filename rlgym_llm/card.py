@@ -1,0 +1,195 @@
+"""The composition of one rollout: its scores in, its score card out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rlgym_llm.combine import Combine, combined
+from rlgym_llm.errors import RewardError
+from rlgym_llm.gate import Gate
+from rlgym_llm.reward_config import Const, Soft
+from rlgym_llm.types import CardStatus, Component, Score, ScoreCard, ScoreStatus
+
+__all__ = ["FAILED", "OnError", "OnTruncated", "Term", "compose"]
+
+FAILED = (ScoreStatus.ERROR, ScoreStatus.TIMEOUT)
+"""Statuses of a score that was wanted and did not come."""
+
+OnError = Literal["mask", "raise", "zero"] | Const
+OnTruncated = Literal["keep", "zero", "soft", "mask"] | Soft
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """How one component's score becomes its part of the sum: ``w T(s) prod_j gate_j``."""
+
+    weight: float
+    transform: Callable[[float], float] | None = None
+    gates: tuple[Gate, ...] = ()
+    combine: Combine | None = None
+    """Made of other components, and not scored."""
+    potential_gamma: float | None = None
+    """Discount, where the score's steps are potentials."""
+
+
+def compose(
+    rollout_id: str,
+    scores: Mapping[str, Score],
+    terms: Mapping[str, Term | float],
+    *,
+    clip: tuple[float, float] | None = None,
+    on_error: OnError = "mask",
+    truncated: OnTruncated = "keep",
+    columns: Mapping[str, Any] | None = None,
+) -> ScoreCard:
+    """The card of one rollout: ``R = clip(sum_i w_i T_i(s_i) prod_j gate_ij)`` over what applies.
+
+    ``terms`` come by component name, each after those that it reads; a bare number is a weight
+    alone, used as written. None ("not applicable") drops its term; a closed gate makes it 0. A
+    failed score never counts as 0 by itself: under ``mask`` the card is ``failed_reward`` and has
+    no reward; under ``raise`` RewardError is raised. A component of weight 0 is a metric: it
+    changes nothing, not by failing either, but where others read it. Where no weighted component
+    applies there is no reward. ``truncated`` is what to do, given that the rollout was cut short;
+    ``columns`` are those of the task, for a ``switch``.
+
+    Environment score 8, format bonus 1.5, 200 tokens at -0.01 each (8 + 1.5 - 2 = 7.5):
+
+    >>> scores = {name: Score(name=name, value=value)
+    ...           for name, value in [("env", 8.0), ("format", 1.5), ("length", 200.0)]}
+    >>> compose("r0", scores, {"env": 1.0, "format": 1.0, "length": -0.01}).reward
+    7.5
+    """
+    components: dict[str, Component] = {}
+    for name, term in terms.items():
+        term = term if isinstance(term, Term) else Term(weight=term)
+        if term.combine is None:
+            score = scores[name]
+        else:
+            score = _combine(name, term.combine, components, columns or {})
+        components[name] = _component(score, term, components, on_error, truncated)
+    failure: Component | None = None
+    contributions = []
+    for component in components.values():
+        if component.weight == 0:
+            continue
+        if component.contribution is not None:
+            contributions.append(component.contribution)
+        elif component.status in FAILED and failure is None:
+            failure = component
+    reward: float | None = None
+    error: str | None = None
+    if failure is not None:
+        status, error = CardStatus.FAILED_REWARD, failure.error
+    elif not contributions:
+        status, error = CardStatus.MASKED, "no component with a weight applies to this rollout"
+    elif truncated == "mask":
+        status, error = CardStatus.MASKED, "the rollout was truncated"
+    else:
+        status, reward = CardStatus.SCORED, _total(contributions)
+        if truncated == "soft" or isinstance(truncated, Soft):
+            reward -= 1.0 if truncated == "soft" else truncated.soft
+        if clip is not None:
+            reward = min(max(reward, clip[0]), clip[1])
+        if not math.isfinite(reward):
+            status, error = CardStatus.FAILED_REWARD, f"the composed reward is {reward}"
+            reward = None
+    return ScoreCard(
+        rollout_id=rollout_id, reward=reward, status=status, components=components, error=error
+    )
+
+
+def _component(
+    score: Score,
+    term: Term,
+    others: Mapping[str, Component],
+    on_error: OnError,
+    truncated: OnTruncated,
+) -> Component:
+    """One score with its weight, its transform and its gates."""
+    status, error = score.status, score.error
+    transformed, overflow = _transform(score, term)
+    if overflow is not None:
+        status, error = ScoreStatus.ERROR, overflow
+    is_open = True
+    for gate in term.gates:
+        decides = others[gate.on]
+        if decides.status in FAILED and decides.transformed is None:
+            # What the gate would have said is unknown, so this term is, too.
+            status, transformed = decides.status, None
+            error = f"its gate is on component {gate.on!r}, which failed: {decides.error}"
+        elif not gate.is_open(decides.transformed if decides.raw is None else decides.raw):
+            is_open = False
+    if status in FAILED and is_open:
+        if on_error == "raise" and term.weight:
+            raise RewardError(error or f"reward {score.name!r} failed")
+        if on_error == "zero":
+            transformed = 0.0
+        elif isinstance(on_error, Const):
+            transformed = on_error.const
+    contribution: float | None = None
+    if not is_open:
+        contribution = transformed = 0.0
+    elif transformed is not None:
+        contribution = (0.0 if truncated == "zero" else term.weight) * transformed + 0.0  # no -0.0
+    return Component(
+        raw=score.value,
+        weight=term.weight,
+        transformed=transformed,
+        contribution=contribution,
+        status=status,
+        steps=score.steps,
+        info=score.info,
+        error=error,
+        seconds=score.seconds,
+    )
+
+
+def _transform(score: Score, term: Term) -> tuple[float | None, str | None]:
+    """``T(s)``, or why there is none where there should be."""
+    value = score.value
+    if value is None:
+        return None, None
+    if term.potential_gamma is not None:  # what the discounted differences add up to
+        value *= term.potential_gamma ** len(score.steps)
+    if term.transform is not None:
+        value = term.transform(value)
+        if not math.isfinite(value):
+            return None, f"its transform makes {score.value} {value}"
+    return value, None
+
+
+def _combine(
+    name: str, combine: Combine, others: Mapping[str, Component], columns: Mapping[str, Any]
+) -> Score:
+    """The combination's raw score, out of components that are composed already."""
+    operands = combine.operands
+    if combine.switch is not None:
+        chosen = combine.switch.choose(columns.get(combine.switch.on))
+        operands = () if chosen is None else (chosen,)
+    values: dict[str, float | None] = {}
+    for operand in operands:
+        other = others[operand]
+        if other.status in FAILED and other.transformed is None:
+            error = f"component {operand!r} failed: {other.error}"
+            return Score(name=name, value=None, status=other.status, error=error)
+        values[operand] = other.transformed
+    value = combined(combine, values)
+    if value is None:
+        return Score(name=name, value=None, status=ScoreStatus.NOT_APPLICABLE)
+    if not math.isfinite(value):
+        error = f"component {name!r} combines to {value}"
+        return Score(name=name, value=None, status=ScoreStatus.ERROR, error=error)
+    return Score(name=name, value=value)
+
+
+def _total(terms: Sequence[float]) -> float:
+    """The exact sum, the same in any order of the terms; infinite where it overflows."""
+    try:
+        return math.fsum(terms)
+    except OverflowError:
+        return math.inf
+    except ValueError:  # infinities of both signs
+        return math.nan

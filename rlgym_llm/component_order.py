@@ -1,0 +1,43 @@
+"""In which order components are scored, given what each of them reads of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from rlgym_llm.errors import ConfigError, nearest
+
+__all__ = ["check_dependencies", "scoring_levels"]
+
+
+def check_dependencies(reads: Mapping[str, Sequence[str]]) -> None:
+    """Raises ConfigError where a component reads one that is not there, or itself in a circle."""
+    for name, needed in reads.items():
+        for other in needed:
+            if other not in reads:
+                guess = nearest(other, [known for known in reads if known != name])
+                hint = f"; did you mean {guess!r}?" if guess else ";"
+                raise ConfigError(
+                    f"component {name!r} reads component {other!r}, which is not there{hint} "
+                    f"(components: {', '.join(reads)})"
+                )
+    try:
+        TopologicalSorter(reads).prepare()
+    except CycleError as circle:
+        path = " -> ".join(reversed(circle.args[1]))
+        raise ConfigError(f"components read each other in a circle: {path}") from None
+
+
+def scoring_levels(reads: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Components level by level: each reads only those of levels before; order kept in a level.
+
+    >>> scoring_levels({"judge": ["math"], "math": [], "format": []})
+    [['math', 'format'], ['judge']]
+    """
+    depth: dict[str, int] = {}
+    for name in TopologicalSorter(reads).static_order():
+        depth[name] = 1 + max((depth[other] for other in reads[name]), default=-1)
+    levels: list[list[str]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
+    for name in reads:
+        levels[depth[name]].append(name)
+    return levels
