@@ -28,7 +28,37 @@ _SPECS: dict[Kind, list[Spec]] = {
         RewardSpec(
             name="length",
             entry_point="rlgym_llm_rewards.length:Length",
-            description="number of sampled tokens, characters or turns",
+            description="how long the rollout is, or what that is worth",
+        ),
+        RewardSpec(
+            name="repetition",
+            entry_point="rlgym_llm_rewards.repetition:Repetition",
+            description="a penalty for saying the same again",
+        ),
+        RewardSpec(
+            name="regex",
+            entry_point="rlgym_llm_rewards.regex:Regex",
+            description="whether, or how often, a pattern matches the text",
+        ),
+        RewardSpec(
+            name="multiple_choice",
+            entry_point="rlgym_llm_rewards.multiple_choice:MultipleChoice",
+            description="1 where the completion decides for the right choice",
+        ),
+        RewardSpec(
+            name="prm",
+            entry_point="rlgym_llm_rewards.prm:PRM",
+            description="each step of the reasoning, scored by a model, a server or a function",
+        ),
+        RewardSpec(
+            name="reward_model",
+            entry_point="rlgym_llm_rewards.reward_model:RewardModel",
+            description="the score of a sequence-classification head",
+        ),
+        RewardSpec(
+            name="judge",
+            entry_point="rlgym_llm_rewards.judge:Judge",
+            description="the grade of a language model behind an OpenAI-compatible address",
         ),
         RewardSpec(
             name="function",

@@ -2,93 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
 from dataclasses import dataclass
 from typing import Literal
 
+from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import Reward, RewardContext
 from rlgym_llm.types import Rollout, Score
-from rlgym_llm_rewards.math.extraction.boxes import boxes
-from rlgym_llm_rewards.math.number import parse_number
+from rlgym_llm_rewards.format_demands import Demand, box_demands, hash_demands, tag_demands
 
 __all__ = ["Format"]
 
-Style = Literal["hash", "boxed", "think_answer"]
+Style = Literal["hash", "boxed", "think", "think_answer", "tags"]
+_TAGS: dict[Style, tuple[str, ...]] = {"think": ("think",), "think_answer": ("think", "answer")}
+_TAG = re.compile(r"[A-Za-z][\w-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format(Reward):
-    r"""``[the completion has the style]``: 1.0 or 0.0. ``info["reason"]`` says what is amiss.
+    r"""``[every demand is met]``: 1.0 or 0.0; with ``credit: partial`` met demands / all demands.
 
-    - ``hash`` (GSM8K): exactly one line ``#### number``, and it is the last line that is not empty.
-    - ``boxed`` (MATH): exactly one ``\boxed{...}``, balanced and not empty.
-    - ``think_answer`` (DeepSeek-R1, arXiv 2501.12948): ``<think>...</think>`` then
-      ``<answer>...</answer>``, each tag once, neither part empty, only white space around them.
+    - ``hash`` (GSM8K): exactly one line ``#### number``, and it is the last that is not empty.
+    - ``boxed`` (MATH): exactly one ``\boxed{...}``, balanced and not empty, and no other box.
+    - ``think`` (what DeepSeek-R1 writes): ``<think>...</think>``, then the answer in the open.
+    - ``think_answer`` (the R1-Zero template, arXiv 2501.12948): ``<think>...</think>`` then
+      ``<answer>...</answer>``.
+    - ``tags``: the option ``tags`` in its order, such as ``[reasoning, answer]``.
 
-    Of several turns the last is read.
+    Of tags each stands there once, opened and closed, neither part is empty, none is nested, and
+    only white space stands outside; parts may have many lines. Under ``hash`` and ``boxed`` an
+    answer within thinking is none, and thinking that is repeated or not closed spoils all. Of
+    several turns the last is read.
+
+    ``info["reason"]`` names the first demand that is not met, ``met`` and ``demands`` count.
+    Partial credit (2k + 2 demands of k tags, 2 of the other styles) eases a cold start and can be
+    gamed by parts; ``<think></think>a`` earns 1/6 of ``think_answer`` by it, and 0 by default.
+
+    >>> from rlgym_llm.types import Completion, Task, Turn
+    >>> turn = Turn(new_prompt_token_ids=(), completion=Completion(text="so\n</think>\n7"))
+    >>> rollout = Rollout(id="r", task=Task(prompt="?"), group_id="g", sample_index=0, seed=0,
+    ...                   turns=(turn,))
+    >>> Format(style="think", opened_by_prompt=True).score(rollout, RewardContext()).value
+    1.0
+    >>> Format(style="think").score(rollout, RewardContext()).info["reason"]
+    '<think> stands there 0 times, not once'
     """
 
     name = "format"
+    version = 2
 
     style: Style = "hash"
+    credit: Literal["strict", "partial"] = "strict"
+    """``strict``: all or nothing; ``partial``: the share of the demands that are met."""
+    tags: tuple[str, ...] = ()
+    """Names of the tags of style ``tags``, in their order, without angle brackets."""
+    may_be_empty: tuple[str, ...] = ()
+    """Tags whose part may be empty."""
+    opened_by_prompt: bool = False
+    """Whether the prompt ends with the first tag (``<think>`` under ``hash`` and ``boxed``), as
+    chat templates of reasoning models do: the completion then starts inside it."""
+    text_after: bool = False
+    """Ask for text behind the last tag of style ``tags``, as ``think`` does."""
     require_reasoning: bool = False
-    """Ask for text beside the answer in the styles ``hash`` and ``boxed``."""
+    """Ask for text before the answer in the styles ``hash`` and ``boxed``."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for options that do not go together."""
+        is_tags = self.style not in ("hash", "boxed")
+        if bool(self.tags) != (self.style == "tags"):
+            says = "needs tags, such as [think, answer]" if not self.tags else "takes no tags"
+            raise ConfigError(f"reward 'format': style {self.style} {says}")
+        if self.text_after and self.style != "tags":
+            raise ConfigError(f"reward 'format': style {self.style} takes no text_after")
+        if self.require_reasoning and is_tags:
+            raise ConfigError(
+                f"reward 'format': style {self.style} takes no require_reasoning; "
+                "a tag's part is required unless may_be_empty names it"
+            )
+        if wrong := [tag for tag in self.tags if not _TAG.fullmatch(tag)]:
+            raise ConfigError(f"reward 'format': {wrong[0]!r} is no tag's name, such as think")
+        if len({tag.casefold() for tag in self.tags}) < len(self.tags):
+            raise ConfigError(f"reward 'format': a tag is repeated in {list(self.tags)}")
+        if strange := [tag for tag in self.may_be_empty if tag not in self._tag_names()]:
+            raise ConfigError(
+                f"reward 'format': may_be_empty names {strange[0]!r}, which is none of the tags "
+                f"{list(self._tag_names())} of style {self.style}"
+            )
 
     def score(self, rollout: Rollout, ctx: RewardContext) -> Score:
-        """1.0 where nothing is amiss."""
-        text = rollout.turns[-1].completion.text if rollout.turns else ""
-        reason = _CHECKS[self.style](text, self.require_reasoning)
-        info = {"style": self.style, "reason": reason}
-        return Score(name=self.name, value=float(reason is None), info=info)
+        """1.0 where all demands are met; else 0.0, or the share of those that are."""
+        demands = self._demands(rollout.turns[-1].completion.text if rollout.turns else "")
+        met = sum(demand.is_met for demand in demands)
+        reason = next((demand.complaint for demand in demands if not demand.is_met), None)
+        share = met / len(demands)
+        value = share if self.credit == "partial" else float(reason is None)
+        info = {"style": self.style, "reason": reason, "met": met, "demands": len(demands)}
+        return Score(name=self.name, value=value, info=info)
 
+    def _tag_names(self) -> tuple[str, ...]:
+        return _TAGS.get(self.style, self.tags)
 
-def _check_hash(text: str, require_reasoning: bool) -> str | None:
-    body, _, last_line = text.rstrip().rpartition("\n")
-    if not _is_answer_line(last_line):
-        return "the last line is no '#### number'"
-    if any(map(_is_answer_line, body.split("\n"))):
-        return "there is more than one '#### number' line"
-    if require_reasoning and not body.strip():
-        return "there is no reasoning before the answer"
-    return None
-
-
-def _is_answer_line(line: str) -> bool:
-    line = line.strip()
-    return line.startswith("####") and parse_number(line[4:]) is not None
-
-
-def _check_boxed(text: str, require_reasoning: bool) -> str | None:
-    found = boxes(text)
-    if len(found) != 1 or text.count("\\boxed") != 1:
-        return "there is not exactly one balanced \\boxed{}"
-    if not found[0].text:
-        return "the \\boxed{} is empty"
-    if require_reasoning and not text[: found[0].start].strip():
-        return "there is no reasoning before the answer"
-    return None
-
-
-def _check_think_answer(text: str, require_reasoning: bool) -> str | None:
-    rest = text
-    parts = []
-    for tag in ("<think>", "</think>", "<answer>", "</answer>"):
-        if text.count(tag) != 1:
-            return f"{tag} stands there {text.count(tag)} times, not once"
-        before, found, rest = rest.partition(tag)
-        if not found:
-            return f"{tag} is out of order"
-        parts.append(before.strip())
-    before, thinking, between, answer = parts
-    if before or between or rest.strip():
-        return "there is text outside the tags"
-    if not thinking or not answer:
-        return "the thinking or the answer is empty"
-    return None
-
-
-_CHECKS: Mapping[Style, Callable[[str, bool], str | None]] = {
-    "hash": _check_hash,
-    "boxed": _check_boxed,
-    "think_answer": _check_think_answer,
-}
+    def _demands(self, text: str) -> list[Demand]:
+        tags = self._tag_names()
+        if self.opened_by_prompt:
+            text = f"<{tags[0] if tags else 'think'}>{text}"
+        if self.style == "hash":
+            return hash_demands(text, require_reasoning=self.require_reasoning)
+        if self.style == "boxed":
+            return box_demands(text, require_reasoning=self.require_reasoning)
+        return tag_demands(
+            text,
+            tags,
+            may_be_empty=self.may_be_empty,
+            text_after=self.text_after or self.style == "think",
+        )

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from rlgym_llm.errors import UserError, nearest
-from rlgym_llm.file_module import import_file
-from rlgym_llm.rewards import FunctionReward, RawScore, Reward, RewardContext, build_reward
-from rlgym_llm.types import Rollout, RolloutGroup, Score
+from rlgym_llm.errors import UserError
+from rlgym_llm.rewards import FunctionReward, RawScore, RewardContext
+from rlgym_llm.types import Rollout, Score
+from rlgym_llm_rewards.user_function import load_function
 
 __all__ = ["Function"]
 
-_VERL_PARAMETERS = {"data_source", "solution_str", "ground_truth"}
+_VERL_PARAMETERS = ("data_source", "solution_str", "ground_truth")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Function(Reward):
+class Function(FunctionReward):
     """What a function of yours returns, found by ``path``.
 
     A function with the parameters ``data_source``, ``solution_str`` and ``ground_truth`` is called
     as verl calls its ``compute_score`` (``extra_info`` too, where it is taken); any other gets its
-    arguments by name as under `rlgym_llm.rewards.reward`, marked with it or not. Both may return a
-    number or a dictionary with ``score``, whose other entries go to the score's ``info``.
+    arguments by name as under `rlgym_llm.rewards.reward`, marked with it or not. An ``async def``
+    makes the reward one of backend ``async``. All may return
 
-    Loads the file at construction; raises UserError where the file or the function is missing.
+    - a number: the score;
+    - a dictionary with ``score``, whose other entries go to the score's ``info``:
+      ``{"score": 0.5, "acc": True}`` is 0.5 with ``info == {"acc": True}``;
+    - a pair ``(score, parts)`` of a number and a dictionary, which goes to ``info``;
+    - None for "does not apply", or a `Score`.
+
+    Loads the file at construction; raises UserError where the file or the function is missing, or
+    where ``kwargs`` are not its own.
     """
 
     name = "function"
@@ -41,13 +44,28 @@ class Function(Reward):
     path: str
     """``"file.py:name"`` or ``"module:name"``."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of the function, the same at each call."""
+    """Further arguments of the function, the same at each call; verl's ``reward_kwargs``."""
 
     def __post_init__(self) -> None:
-        inner = _as_reward(_load(self.path), self.kwargs)
-        object.__setattr__(self, "_inner", inner)
-        for declared in ("version", "scope", "timeout_s", "needs", "range"):
-            object.__setattr__(self, declared, getattr(inner, declared))
+        function = load_function(self.path)
+        declared: dict[str, Any] = {"name": self.name, "range": Function.range}
+        judge = None
+        if marked := getattr(function, "__rlgym_reward__", None):
+            declared = {**marked, "name": self.name}
+        elif inspect.signature(function).parameters.keys() >= set(_VERL_PARAMETERS):
+            judge = _from_verl(function, self.kwargs)
+            declared["needs"] = ("answer",)
+        if inspect.iscoroutinefunction(function):
+            declared["backend"] = "async"
+        if judge is None:
+            reading = _read(function, declared.get("scope", "sample"))
+            inner = FunctionReward(reading, self.kwargs, **declared)
+        else:
+            inner = FunctionReward(judge, **declared)
+        vars(self).update(vars(inner))
+        # verl's signature is called once for every row, so its arguments skip the injection.
+        hot = None if judge is None or inner.is_async else judge
+        object.__setattr__(self, "_hot", hot)
 
     def __reduce__(self) -> tuple[Callable[[], Function], tuple[()]]:
         # The function's module is known under no name elsewhere: it is loaded there again.
@@ -55,83 +73,84 @@ class Function(Reward):
 
     def score(self, rollout: Rollout, ctx: RewardContext) -> RawScore:
         """The function's value on this rollout."""
-        return _unpack(self._inner.score(rollout, ctx))  # type: ignore[attr-defined]
+        hot: Callable[[Rollout], RawScore] | None = self._hot  # type: ignore[attr-defined]
+        if hot is not None:
+            return hot(rollout)
+        if self.is_async:
+            from rlgym_llm_rewards.endpoint import run
 
-    def score_group(self, group: RolloutGroup, ctx: RewardContext) -> Sequence[RawScore]:
-        """The function's values on these siblings."""
-        values = self._inner.score_group(group, ctx)  # type: ignore[attr-defined]
-        return [_unpack(value) for value in values]
-
-
-def _as_reward(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Reward:
-    if hasattr(function, "__rlgym_reward__"):
-        return build_reward(function, kwargs)
-    if inspect.signature(function).parameters.keys() >= _VERL_PARAMETERS:
-        function, kwargs = _from_verl(function, kwargs), {}
-    name = getattr(function, "__name__", Function.name)
-    return FunctionReward(function, kwargs, name=name, range=Function.range)
+            return run(self.ascore(rollout, ctx))
+        return super().score(rollout, ctx)
 
 
-def _from_verl(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function under our names for what verl calls its own."""
+def _from_verl(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Callable[[Rollout], Any]:
+    """A function of a rollout that calls ``function`` with verl's names for its columns."""
     parameters = inspect.signature(function).parameters
     takes_rest = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     takes_extra_info = takes_rest or "extra_info" in parameters
-
-    @functools.wraps(function)
-    def call(completion: str, answer: str, data_source: str, info: Mapping[str, Any]) -> Any:
-        arguments: dict[str, Any] = {
-            "data_source": data_source,
-            "solution_str": completion,
-            "ground_truth": answer,
-        }
-        if takes_extra_info:
-            arguments["extra_info"] = dict(info)
-        return function(**arguments, **kwargs)
-
+    known = [*_VERL_PARAMETERS, *(["extra_info"] if takes_extra_info else [])]
     try:
-        known = {*_VERL_PARAMETERS, *(["extra_info"] if takes_extra_info else [])}
         inspect.signature(function).bind(**dict.fromkeys(known), **kwargs)
     except TypeError as wrong:
         raise UserError(f"reward function {function.__name__!r}: {wrong}") from None
-    del call.__wrapped__  # its own signature is the one to inject
-    return call
+
+    bound = functools.partial(function, **kwargs) if kwargs else function
+
+    def call(rollout: Rollout) -> Any:
+        task = rollout.task
+        if task.answer is None:
+            raise LookupError("the task has no answer to give as ground_truth")
+        turns = rollout.turns
+        text = turns[0].completion.text if len(turns) == 1 else rollout.text
+        if not takes_extra_info:
+            return bound(data_source=task.data_source, solution_str=text, ground_truth=task.answer)
+        return bound(
+            data_source=task.data_source,
+            solution_str=text,
+            ground_truth=task.answer,
+            extra_info=dict(task.info),  # a copy, for functions write into it
+        )
+
+    if not inspect.iscoroutinefunction(function):
+
+        def judge(rollout: Rollout) -> RawScore:
+            value = call(rollout)
+            return value if type(value) is float else _unpack(value)
+
+        return judge
+
+    async def promise(rollout: Rollout) -> RawScore:
+        return _unpack(await call(rollout))
+
+    return promise
+
+
+def _read(function: Callable[..., Any], scope: str) -> Callable[..., Any]:
+    """The function with what it returns unpacked, its signature and kind kept."""
+
+    def unpack(values: Any) -> Any:
+        if scope == "sample":
+            return _unpack(values)
+        return [_unpack(value) for value in values]
+
+    @functools.wraps(function)
+    def call(**arguments: Any) -> Any:
+        return unpack(function(**arguments))
+
+    @functools.wraps(function)
+    async def promise(**arguments: Any) -> Any:
+        return unpack(await function(**arguments))
+
+    return promise if inspect.iscoroutinefunction(function) else call
 
 
 def _unpack(value: Any) -> RawScore:
-    """A number out of ``{"score": number, ...}``; anything else as it is."""
-    if not isinstance(value, Mapping):
-        return value  # type: ignore[no-any-return]
-    if "score" not in value:
-        raise ValueError(f"returned a dictionary without 'score' (keys: {', '.join(value)})")
-    rest = {key: item for key, item in value.items() if key != "score"}
-    return Score(name=Function.name, value=float(value["score"]), info=rest)
-
-
-def _load(path: str) -> Callable[..., Any]:
-    where, _, name = path.rpartition(":")
-    if not where or not name:
-        raise UserError(f"reward function path {path!r} is no 'file.py:name' or 'module:name'")
-    module = _import(where)
-    function = getattr(module, name, None)
-    if not callable(function):
-        functions = [key for key, item in vars(module).items() if inspect.isfunction(item)]
-        guess = nearest(name, functions)
-        hint = f"; did you mean {guess!r}?" if guess else ";"
-        raise UserError(
-            f"{where} has no function {name!r}{hint} (functions: {', '.join(functions) or 'none'})"
-        )
-    found: Callable[..., Any] = function
-    return found
-
-
-def _import(where: str) -> ModuleType:
-    is_file = where.endswith(".py")
-    if is_file and not Path(where).is_file():
-        raise UserError(f"reward function file {where} does not exist")
-    try:
-        return import_file(Path(where)) if is_file else importlib.import_module(where)
-    except (Exception, SystemExit) as failure:
-        raise UserError(
-            f"reward function file {where} does not import: {type(failure).__name__}: {failure}"
-        ) from failure
+    """A number out of ``{"score": number, ...}`` or ``(number, {...})``; else as it is."""
+    if isinstance(value, Mapping):
+        if "score" not in value:
+            raise ValueError(f"returned a dictionary without 'score' (keys: {', '.join(value)})")
+        rest = {key: item for key, item in value.items() if key != "score"}
+        return Score(name=Function.name, value=float(value["score"]), info=rest)
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping):
+        return Score(name=Function.name, value=float(value[0]), info=dict(value[1]))
+    return value  # type: ignore[no-any-return]

@@ -16,6 +16,17 @@ from rlgym_llm.types import Completion, Rollout, Task, Turn
         ("STRASSE", "straße", {"casefold": True}, True),
         ("the answer is 42", "42", {}, False),
         ("", "42", {}, False),
+        ("a  b\nc", "a b c", {}, False),
+        ("a  b\nc", "a b c", {"spaces": True}, True),
+        (" a  b", " a b", {"spaces": True, "strip": False}, True),
+        (" a  b", "a b", {"spaces": True, "strip": False}, False),
+        ("cafe\u0301", "café", {}, False),
+        ("cafe\u0301", "café", {"unicode": "NFC"}, True),
+        ("４２", "42", {"unicode": "NFC"}, False),
+        ("４２", "42", {"unicode": "NFKC"}, True),
+        ("The Eiffel tower.", "Eiffel Tower", {"squad": True}, True),
+        ("the theme of an ant, a-b", "theme of ant ab", {"squad": True}, True),
+        ("Eiffel", "Eiffel tower", {"squad": True}, False),
     ],
 )
 def test_exact_match(text, answer, options, value):

@@ -1,3 +1,4 @@
+import asyncio
 import pickle
 from pathlib import Path
 from typing import Any
@@ -166,3 +167,85 @@ def test_it_pickles_by_its_path(file):
     copy = pickle.loads(pickle.dumps(built))
     assert copy == built
     assert score_rollouts(copy, [rollout()], RewardContext())[0].value == 0.0
+
+
+MORE = """
+import asyncio
+from rlgym_llm.rewards import reward
+
+def parts(completion):
+    return 0.75, {"style": 0.5, "facts": 1.0}
+
+async def compute_score(data_source, solution_str, ground_truth, extra_info, bonus=0.0):
+    await asyncio.sleep(0)
+    extra_info["seen"] = True
+    return {"score": (solution_str == ground_truth) + bonus, "level": extra_info["level"]}
+
+async def named(completion, *, limit=4):
+    await asyncio.sleep(0)
+    return len(completion) <= limit
+
+@reward("awaited", backend="async", range=(0, 3))
+async def awaited(completion):
+    return {"score": 3.0}
+
+@reward("all", scope="batch")
+def everything(completions):
+    return [(len(text) / 10, {"of": len(completions)}) for text in completions]
+"""
+
+
+@pytest.fixture
+def more(tmp_path: Path) -> Path:
+    path = tmp_path / "more.py"
+    path.write_text(MORE)
+    return path
+
+
+def test_a_pair_of_total_and_parts(more):
+    found = score(more, "parts")
+    assert (found.value, found.info) == (0.75, {"style": 0.5, "facts": 1.0})
+
+
+def test_async_functions(more):
+    task_info = dict(rollout().task.info)
+    for name, kwargs, value, info in [
+        ("compute_score", {"bonus": 0.5}, 1.5, {"level": 3}),
+        ("named", {"limit": 3}, 0.0, {}),
+        ("awaited", {}, 3.0, {}),
+    ]:
+        built = build(more, name, **kwargs)
+        assert built.backend == "async"
+        [found] = score_rollouts(built, [rollout()], RewardContext())
+        awaited = asyncio.run(built.ascore(rollout(), RewardContext()))
+        assert (found.value, found.info) == (value, info)
+        assert (awaited.value if isinstance(awaited, Score) else float(awaited or 0)) == value
+    assert dict(rollout().task.info) == task_info  # what it wrote, it wrote into a copy
+    with pytest.raises(UserError, match="'compute_score': got an unexpected keyword argument"):
+        build(more, "compute_score", bonsu=1)
+
+
+def test_a_function_of_the_whole_batch(more):
+    built = build(more, "everything")
+    found = score_rollouts(built, [rollout("five"), rollout("six", "r1")], RewardContext())
+    assert [(one.value, one.info) for one in found] == [(0.4, {"of": 2}), (0.3, {"of": 2})]
+
+
+def test_verl_needs_a_ground_truth(file):
+    turn = Turn(new_prompt_token_ids=(), completion=Completion(text="5"))
+    task = Task(prompt="2 + 3 = ?", data_source="sums")
+    blank = Rollout(id="r", task=task, group_id="g", sample_index=0, seed=0, turns=(turn,))
+    [found] = score_rollouts(build(file, "terse"), [blank], RewardContext())
+    assert "needs the column 'answer'" in (found.error or "")
+    with pytest.raises(LookupError, match="no answer to give as ground_truth"):
+        build(file, "terse").score(blank, RewardContext())
+
+
+def test_verl_sees_all_turns(file):
+    turns = tuple(
+        Turn(new_prompt_token_ids=(), completion=Completion(text=text)) for text in ("fi", "ve")
+    )
+    task = Task(prompt="2 + 3 = ?", answer="fi\nve", data_source="sums")
+    episode = Rollout(id="r", task=task, group_id="g", sample_index=0, seed=0, turns=turns)
+    [found] = score_rollouts(build(file, "terse"), [episode], RewardContext())
+    assert found.value == 1.0

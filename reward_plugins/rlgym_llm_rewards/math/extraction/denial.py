@@ -20,10 +20,9 @@ _WINDOW = 120
 
 # Literal beginnings that are searched for at C speed: without any, nothing is denied.
 _HINT = re.compile(
-    "not|Not|NOT|never|Never|neither|Neither|nor|n't|n’t|N'T|nicht|pas|不是|but|than|from|nowhere"
-    "|no es|no son|non è|não|niet|nie jest|не |не\u00a0|ではない"
-    "|close|longer|likely|hardly|doubt|deny|refuse|reject|disagree|false|False|untrue|wrong|Wrong"
-    "|WRONG|incorrect|Incorrect|impossible|mistaken"
+    "n(?:ot|ever|either|or|['’]t|icht|owhere|o es|o son|on è|ão|iet|ie jest)|N(?:ot|OT|ever|either|'T)"
+    "|but|than|from|close|longer|likely|hardly|doubt|deny|refuse|reject|disagree|false|False|untrue"
+    "|wrong|Wrong|WRONG|incorrect|Incorrect|impossible|mistaken|pas|不是|не[ \u00a0]|ではない"
 )
 _NOT = r"""(?:\b(?:not|never|neither|nor|cannot|nicht|pas|niet|no\s(?:es|son)|non\sè|não(?:\sé)?
     |nie\sjest|не)\b|n['’]t\b|不是)"""
@@ -182,4 +181,8 @@ def bounds_another(text: str, at: int) -> bool:
 
 def is_operand(text: str, at: int) -> bool:
     """Whether the number at ``at`` is no value of its own: "greater than 7", "half of 5"."""
-    return _OPERAND.search(text, max(at - 40, 0), at) is not None
+    start = max(at - 40, 0)
+    before = text[start:at].lower()
+    if "than" not in before and "of" not in before:
+        return False
+    return _OPERAND.search(text, start, at) is not None

@@ -30,6 +30,10 @@ __all__ = ["Found", "Where", "boxes", "extract", "extract_gold"]
 
 _MAX_TRIES = 16
 _LAST_BOX = re.compile(r"\\boxed\{([^{}\\\s][^{}\\]*+)\}[\s$.)\]\\]*+\Z")
+# One number as it is mostly written, and nothing behind it.
+_LAST_NUMBER = re.compile(
+    r"[ \t]*([-−]?\$?[0-9]+(?:[.,][0-9]+)*(?:/[0-9]+)?%?)\.?[ \t\r\n]*\Z"
+)
 _ARTICLES = ("the ", "The ", "nal ", "our ", "")
 # What may join, negate or work on the number behind it: a closer look is needed.
 _OPERATORS = tuple(
@@ -92,6 +96,8 @@ def extract(
     seen = without_records(text)
     if prompt is not None:
         seen = without_prompt(seen, prompt)
+    if "box" in seen and seen == text and (boxed := _last_box(text)) is not None:
+        return boxed
     found_boxes = [box for box in find_boxes(seen) if text[box.inner : box.inner_end].strip()]
     answer, barred = _marked(text, seen, found_boxes, policy, wants_choice, num_parts)
     if answer is not None:
@@ -139,14 +145,8 @@ def extract_gold(gold: str) -> str:
 
 def _at_the_end(text: str, policy: Policy) -> Found | None:
     """The answer where the text ends in the plainest of markers, as nearly all do; else None."""
-    at = text.rfind("\\boxed{")
-    if at >= 0:
-        box = _LAST_BOX.match(text, at)
-        if box is None or "box" in text[:at] or rejects_itself(box[1]):
-            return None
-        if is_denied(text, at) or bounds_another(text, at):
-            return None
-        return Found(tidy(box[1]), "boxed", at)
+    if "\\boxed{" in text:
+        return _last_box(text)
     if policy.require_box or text.find("</", -300) >= 0:
         return None
     if "####" in text:
@@ -175,6 +175,16 @@ def _at_the_end(text: str, policy: Policy) -> Found | None:
     if is_denied(text, at):
         return None
     return Found(text[at:], "number", at)
+
+
+def _last_box(text: str) -> Found | None:
+    """The only box of a text that ends in it; else None."""
+    at = max(text.find("box") - 1, 0)
+    box = _LAST_BOX.match(text, at)
+    if box is None or is_denied(text, at) or bounds_another(text, at):
+        return None
+    answer = tidy(box[1])
+    return None if rejects_itself(answer) else Found(answer, "boxed", at)
 
 
 def _is_record(text: str) -> bool:
@@ -225,6 +235,9 @@ def _marked(
             barred = max(barred, end.end() if end else len(seen))
             denied.add(answer_in(text[marker.end : marker.stop]))
             continue
+        number = _LAST_NUMBER.match(text, marker.end)
+        if number is not None and number[1] not in denied:
+            return Found(number[1], marker.where, marker.start), barred
         said = text[marker.end : marker.stop]
         answer = _said(said, marker, wants_choice, num_parts)
         if answer is None or _is_taken_back(seen, marker, answer):

@@ -118,6 +118,8 @@ def _tag(text: str, limit: int) -> Marker | None:
 
 
 def _answer(text: str, limit: int) -> Marker | None:
+    if "nswer" not in text and "NSWER" not in text:
+        return None
     for start in islice(_mentions(text, limit), _MAX_TRIES):
         match = _ANSWER.match(text, start) or _beside(text, start, _HEADING_START, _HEADING)
         if match and not _INSTRUCTION.search(text, max(start - 24, 0), start):

@@ -47,13 +47,13 @@ _AFTERTHOUGHT = re.compile(
 )
 # "(at x = 1)", "(about 28%)": how or where, no value of its own.
 _BRACKETED = re.compile(
-    r"""(?<=[\w$%)}*])\s\((?:at|when|where|approximately|approx\.?|about|roughly|around|attained|achieved
+    r"""\s\((?<=[\w$%)}*]\s\()(?:at|when|where|approximately|approx\.?|about|roughly|around|attained|achieved
       |reached|since|because|as|if|given|rounded|i\.e\.|for(?!\s+a\s))\s[^()\n]*(?:\([^()\n]*\)[^()\n]*)?\)
     [\s.!*]*\Z""",
     re.VERBOSE,
 )
 _OFFER = re.compile(
-    r"""(?:(?<=[.!?*)])\s+|\n)(?:(?:please\s+)?let\s+me\s+know|feel\s+free|would\s+you\s+like|do\s+you\s+want
+    r"""\s(?:(?<=[.!?*)]\s)\s*|(?<=\n))(?:(?:please\s+)?let\s+me\s+know|feel\s+free|would\s+you\s+like|do\s+you\s+want
       |shall\s+I|should\s+I|if\s+you(?:['’]d\s+like|\s+(?:have|need|want|would))|I['’]m\s+happy\s+to
       |happy\s+to\s+help)\b[^\n]*\Z""",
     re.VERBOSE | re.IGNORECASE,

@@ -42,7 +42,7 @@ _MARKED = re.compile(r"\\boxed|####|answer\s+is\b")
 
 _MIN_ECHO = 20
 _MAX_PIECES = 256
-_PIECE_END = re.compile(r"\n|(?<=[.?!])\s")
+_PIECE_END = re.compile(r"\s(?:(?<=\n)|(?<=[.?!]\s))")
 
 
 def without_thinking(text: str) -> tuple[str, bool]:
@@ -101,12 +101,14 @@ def without_records(text: str) -> str:
     if '":' in text or "':" in text:
         text = _BRACES.sub(_blank_record, text)
     lower = text.lower()
-    if any(word in lower for word in _HINTS):
+    if any(map(lower.__contains__, _HINTS)):
         text = _ELEMENT.sub(_blank, text)
         lines = text.split("\n")
         text = "\n".join(" " * len(line) if _is_record(line) else line for line in lines)
-    if "SYSTEM" in text or "GRADER" in text or "VERDICT" in text:
-        text = _GRADER_LINE.sub(_blank, text)
+        if "SYSTEM" in text or "GRADER" in text or "VERDICT" in text:
+            text = _GRADER_LINE.sub(_blank, text)
+    elif "target" not in lower:
+        return text
     if "nswer" in text:
         text = _GOLD.sub(_blank, text)
     return text
@@ -122,7 +124,7 @@ def without_prompt(text: str, prompt: str) -> str:
     'You ask:                              42'
     """
     whole = text.strip()
-    if len(whole) <= len(prompt) and _says_more(whole) and whole in prompt:
+    if len(whole) <= len(prompt) and whole in prompt and _says_more(whole):
         return " " * len(text)
     for piece in _pieces(prompt):
         if piece in text:
