@@ -1,4 +1,4 @@
-"""Generators, algorithms and the training command. Importing this names them and imports none."""
+"""Generators, algorithms, training and evaluation. Importing this names them and imports none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ _SPECS: dict[Kind, list[Spec]] = {
             name="train",
             entry_point="rlgym_llm_trainers.cli:main",
             description="train a language model (the same as rlgym-train)",
-        )
+        ),
+        CommandSpec(
+            name="eval",
+            entry_point="rlgym_llm_trainers.eval_cli:main",
+            description="sample a model on an environment: accuracy, pass@k, maj@k",
+        ),
     ],
     Kind.GENERATOR: [
         GeneratorSpec(

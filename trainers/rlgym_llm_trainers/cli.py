@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +11,7 @@ from rlgym_llm.config import format_config, over_file, parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.plugins import Plugins
 from rlgym_llm_trainers.starter import STARTER_DATA_SOURCE, starter_run_path
+from rlgym_llm_trainers.torch_setup import set_up_torch
 
 __all__ = ["main"]
 
@@ -45,11 +45,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _train(config: TrainConfig, plugins: Plugins) -> int:
-    # Before torch loads OpenMP: threads that wait by spinning make training many times slower on a
-    # machine that does anything else (docs/performance.md).
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    import torch
-
+    set_up_torch(num_threads=config.trainer.num_threads, seed=config.trainer.seed)
     from rlgym_llm_trainers.console import open_view
     from rlgym_llm_trainers.grpo import train
     from rlgym_llm_trainers.loggers import check_loggers, open_loggers
@@ -58,9 +54,6 @@ def _train(config: TrainConfig, plugins: Plugins) -> int:
     from rlgym_llm_trainers.session import open_session
 
     check_loggers(config.trainer.logger)
-    if config.trainer.num_threads is not None:
-        torch.set_num_threads(config.trainer.num_threads)
-    torch.manual_seed(config.trainer.seed)
     run = choose_run_folder(
         config.trainer.output, name=config.trainer.experiment_name or config.env.id
     )

@@ -10,18 +10,20 @@ always sampled by the newest policy, and the old log-probs are the generator's o
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlgym_llm.compose import scoring_metrics
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.rollout import run_groups, stable_seed
+from rlgym_llm.scoring_metrics import scoring_metrics
 from rlgym_llm.store import write_rollouts
 from rlgym_llm.types import CardStatus, Rollout, RolloutStatus, ScoreCard, Task
 from rlgym_llm_trainers.clock import Clock
 from rlgym_llm_trainers.credit import samples_to_train, shape_rewards, with_advantages
+from rlgym_llm_trainers.gdpo import gdpo_advantages
 from rlgym_llm_trainers.interrupt import catch_interrupt
 from rlgym_llm_trainers.loggers import MetricLogger
 from rlgym_llm_trainers.metrics import finalize
@@ -121,11 +123,14 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
             samples = session.learner.add_reference(samples)
     with clock("adv"):
         rewards, kl = shape_rewards(config.algorithm, cards, samples)
-        advantages = session.estimate_advantages(
-            rewards,
-            [rollout.group_id for rollout in rollouts],
+        estimate = functools.partial(
+            session.estimate_advantages,
+            group_ids=[rollout.group_id for rollout in rollouts],
             norm_by_std=config.algorithm.norm_adv_by_std_in_grpo,
         )
+        advantages = estimate(rewards)
+        if session.train_composer.config.aggregate == "normalize_then_sum":
+            advantages = gdpo_advantages(cards, advantages, estimate)
         samples = with_advantages(samples, rollouts, advantages)
     with clock("update_actor"):
         learned = session.learner.update(samples, step=step) if samples else {}
@@ -151,7 +156,7 @@ def _score(session: Session, step: int, rollouts: Sequence[Rollout]) -> list[Sco
     folder = session.config.trainer.rollout_data_dir
     cards: list[ScoreCard] | None = None
     try:
-        cards = session.train_composer(rollouts)
+        cards = session.train_composer(rollouts, step=step)
     finally:
         if folder:
             _dump(folder, step, rollouts, cards)

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a run between two steps, never inside one."""
+"""Ctrl-C ends a run between two steps, or two batches, never inside one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ class Interrupt:
 
 
 @contextmanager
-def catch_interrupt() -> Iterator[Interrupt]:
+def catch_interrupt(
+    notice: str = "ending after this step, saving what was learned",
+) -> Iterator[Interrupt]:
     """Turns the first SIGINT, SIGTERM or SIGHUP into a flag; the second raises KeyboardInterrupt.
 
-    Outside the main thread, where signals cannot be caught, the flag is simply never set.
+    ``notice`` is what the first one says on stderr. Outside the main thread, where signals cannot
+    be caught, the flag is simply never set.
     """
     interrupt = Interrupt()
 
@@ -32,7 +35,7 @@ def catch_interrupt() -> Iterator[Interrupt]:
             raise KeyboardInterrupt
         interrupt.is_set = True
         # Not print: a handler may run in the middle of another print.
-        os.write(2, b"ending after this step, saving what was learned; once more to stop at once\n")
+        os.write(2, f"{notice}; once more to stop at once\n".encode())
 
     previous = {}
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import logging as std_logging
 import os
 import shutil
@@ -24,6 +25,7 @@ __all__ = [
     "make_reference",
     "pick_device",
     "save_policy",
+    "weights_digest",
 ]
 
 DType = Literal["auto", "float32", "bfloat16"]
@@ -199,3 +201,18 @@ def _eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
         elif value is not None:
             found.update(int(item) for item in value)
     return frozenset(found)
+
+
+def weights_digest(policy: Policy) -> str:
+    """16 hex digits that tell models apart: SHA-256 over names, shapes and some of each tensor.
+
+    The first and the last 1,024 numbers of every tensor count, so that a training step shows and a
+    large model is not read again.
+    """
+    digest = hashlib.sha256()
+    for name, tensor in policy.model.state_dict().items():
+        flat = tensor.detach().reshape(-1)
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        for part in (flat[:1024], flat[-1024:]):
+            digest.update(part.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -5,47 +5,40 @@ Everything that can be wrong with what the user gave is found here, before the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from rlgym_llm.batch_arithmetic import plan_batches
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.env import TextEnv
 from rlgym_llm.env_pool import EnvPool
-from rlgym_llm.errors import ConfigError, DataError
-from rlgym_llm.generate import Generator, SamplingParams
+from rlgym_llm.errors import ConfigError
+from rlgym_llm.generate import SamplingParams
 from rlgym_llm.plugins import Plugins
-from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.specs import Kind
-from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.advantages import GroupAdvantages
 from rlgym_llm_trainers.console import View
 from rlgym_llm_trainers.environments import has_validation_tasks, make_env
 from rlgym_llm_trainers.learner import Learner
-from rlgym_llm_trainers.model import (
-    Policy,
-    check_model_path,
-    load_policy,
-    make_reference,
-    pick_device,
+from rlgym_llm_trainers.model import Policy, make_reference
+from rlgym_llm_trainers.preparation import (
+    LocalGenerator,
+    accuracy_component,
+    episode_limits,
+    find_model,
+    fitting_tasks,
+    open_model,
+    rewards_of,
+    validation_params,
+    validation_tasks,
 )
 from rlgym_llm_trainers.run_folder import RunFolder
-from rlgym_llm_trainers.starter import starter_model_path
 
-__all__ = ["LocalGenerator", "Session", "open_session"]
-
-
-class LocalGenerator(Generator, Protocol):
-    """A generator over the learner's own weights, made as ``make(policy, max_num_seqs=256)``."""
-
-    def set_policy_version(self, version: int) -> None:
-        """Tells that the shared weights are now those of ``version``."""
-        ...
+__all__ = ["Session", "open_session"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +95,6 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     """
     estimate = plugins.load(plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator))
     policy_loss = plugins.load(plugins.get(Kind.POLICY_LOSS, config.actor.policy_loss))
-    generator_name = "hf" if config.rollout.name == "auto" else config.rollout.name
-    make_generator = plugins.load(plugins.get(Kind.GENERATOR, generator_name))
     plan_batches(config)
     _check_groups(config)
     for key, folder in (
@@ -111,33 +102,22 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         ("validation_data_dir", config.trainer.validation_data_dir),
     ):
         _check_dump_folder(key, folder)
-    model_path = config.model.path or starter_model_path()
-    check_model_path(model_path)
-    device = pick_device(config.trainer.device)
+    source = find_model(config, plugins)
 
     trains = not config.trainer.val_only
     train_env = make_env(config, plugins, role="train") if trains else None
     val_env = _make_val_env(config, plugins, view)
     env = train_env or val_env
     assert env is not None, "a run trains or validates"
-    rewards = config.rewards or env.rewards
-    if not rewards.components:  # only the rules were given, so the environment's terms stay
-        rewards = rewards.model_copy(update={"components": env.rewards.components})
+    rewards = rewards_of(config, env)
     train_composer = RewardComposer(rewards, plugins)
+    _check_scoring(config, train_composer)
     val_composer = RewardComposer(rewards, plugins, evaluation=True)
 
-    policy = load_policy(
-        model_path,
-        device=device,
-        dtype=config.model.dtype,
-        trust_remote_code=config.model.trust_remote_code,
-        gradient_checkpointing=config.model.enable_gradient_checkpointing,
-    )
-    _check_room(config, policy)
-    generator: LocalGenerator = make_generator(policy, max_num_seqs=config.rollout.max_num_seqs)
+    policy, generator = open_model(config, source)
     view.phase("reading tasks")
-    train_tasks = _fitting(config, train_env.tasks, generator, view) if train_env else ()
-    val_tasks = _val_tasks(config, val_env, generator, view) if val_env else ()
+    train_tasks = fitting_tasks(config, train_env.tasks, generator, view.note) if train_env else ()
+    val_tasks = validation_tasks(config, val_env, generator, view.note) if val_env else ()
     plan = plan_batches(config, num_prompts=len(train_tasks) if trains else None)
 
     needs_reference = config.actor.use_kl_loss or config.algorithm.use_kl_in_reward
@@ -168,19 +148,15 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         val_envs=EnvPool(lambda: val_env or env),
         train_composer=train_composer,
         val_composer=val_composer,
-        accuracy=_accuracy(env, rewards),
+        accuracy=accuracy_component(env, rewards),
         train_params=SamplingParams(
             max_new_tokens=config.data.max_response_length,
             temperature=config.rollout.temperature,
             top_p=config.rollout.top_p,
             top_k=config.rollout.top_k,
         ),
-        val_params=_val_params(config),
-        limits=EpisodeLimits(
-            max_prompt_tokens=config.data.max_prompt_length,
-            max_rollout_tokens=config.data.max_response_length,
-            max_context_tokens=policy.max_positions,
-        ),
+        val_params=validation_params(config),
+        limits=episode_limits(config, policy),
         total_steps=(plan.total_steps or 0) if trains else 0,
         data_seed=config.trainer.seed if config.data.seed is None else config.data.seed,
     )
@@ -201,59 +177,25 @@ def _make_val_env(config: TrainConfig, plugins: Plugins, view: View) -> TextEnv 
     return None
 
 
-def _val_tasks(
-    config: TrainConfig, env: TextEnv, generator: LocalGenerator, view: View
-) -> tuple[Task, ...]:
-    wanted = config.data.val_max_samples
-    num_tasks = len(env.tasks) if wanted is None else min(len(env.tasks), wanted)
-    tasks = tuple(env.tasks[index] for index in range(num_tasks))
-    return _fitting(config, tasks, generator, view, kind="validation")
-
-
-def _fitting(
-    config: TrainConfig,
-    tasks: TaskSource | Sequence[Task],
-    generator: LocalGenerator,
-    view: View,
-    *,
-    kind: str = "training",
-) -> tuple[Task, ...]:
-    """The tasks whose prompts fit, or DataError where the others may not be left out."""
-    longest = config.data.max_prompt_length
-    kept = []
-    for index in range(len(tasks)):
-        task = tasks[index]
-        num_tokens = len(generator.encode_prompt(task.prompt))
-        if num_tokens <= longest:
-            kept.append(task)
-        elif not config.data.filter_overlong_prompts:
-            raise DataError(
-                f"{kind} task {index} has a prompt of {num_tokens} tokens, more than "
-                f"--data.max_prompt_length {longest}; raise it, or take "
-                "--data.filter_overlong_prompts true"
-            )
-    if num_left_out := len(tasks) - len(kept):
-        view.note(f"{num_left_out} {kind} tasks left out: prompt over {longest} tokens")
-    if not kept:
-        raise DataError(
-            f"no {kind} task has a prompt of at most {longest} tokens; raise "
-            "--data.max_prompt_length"
-        )
-    return tuple(kept)
-
-
-def _accuracy(env: TextEnv, rewards: RewardsConfig) -> str | None:
-    """The component that says right or wrong: by its name, else the first with that reward."""
-    if env.accuracy in rewards.components:
-        return env.accuracy
-    named = (n for n, component in rewards.components.items() if component.reward == env.accuracy)
-    return next(named, None)
-
-
 def _check_groups(config: TrainConfig) -> None:
     if config.rollout.n == 1 and config.algorithm.adv_estimator == "grpo":
         raise ConfigError(
             "--rollout.n 1: grpo compares the responses to a prompt with each other; take 2 or more"
+        )
+
+
+def _check_scoring(config: TrainConfig, composer: RewardComposer) -> None:
+    """What the rewards ask of the run, found before anything is sampled."""
+    if composer.needs_groups and config.rollout.n == 1:
+        raise ConfigError(
+            "--rollout.n 1: a reward of scope group compares the responses to a prompt with each "
+            "other; take 2 or more"
+        )
+    if composer.config.aggregate == "normalize_then_sum" and config.algorithm.use_kl_in_reward:
+        raise ConfigError(
+            "rewards.aggregate normalize_then_sum: normalises components one by one, and the KL "
+            "penalty is none of them; take --actor.use_kl_loss in place of "
+            "--algorithm.use_kl_in_reward"
         )
 
 
@@ -265,23 +207,3 @@ def _check_dump_folder(key: str, folder: str | None) -> None:
         raise ConfigError(f"--trainer.{key} {path}: is a file; name a folder")
     if path.is_dir() and any(path.iterdir()):
         raise ConfigError(f"--trainer.{key} {path}: the folder is in use; name a new one")
-
-
-def _check_room(config: TrainConfig, policy: Policy) -> None:
-    needed = config.data.max_prompt_length + config.data.max_response_length
-    if policy.max_positions is not None and needed > policy.max_positions:
-        raise ConfigError(
-            f"--data.max_prompt_length {config.data.max_prompt_length} and "
-            f"--data.max_response_length {config.data.max_response_length} need {needed} "
-            f"positions, but the model {policy.path} has {policy.max_positions}"
-        )
-
-
-def _val_params(config: TrainConfig) -> SamplingParams:
-    wanted = config.rollout.val_kwargs
-    return SamplingParams(
-        max_new_tokens=config.data.max_response_length,
-        temperature=wanted.temperature if wanted.do_sample else 0.0,
-        top_p=wanted.top_p if wanted.do_sample else 1.0,
-        top_k=wanted.top_k if wanted.do_sample else -1,
-    )

@@ -1,0 +1,92 @@
+"""How far an evaluation is: a bar on a terminal, nothing in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rlgym_llm_trainers.eval_rows import EvalRow
+
+__all__ = ["BarProgress", "EvalProgress", "SilentProgress", "open_progress"]
+
+
+class EvalProgress(Protocol):
+    """Watches the rollouts as they come in."""
+
+    def advance(self, rows: Sequence[EvalRow]) -> None:
+        """Counts further rollouts."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class SilentProgress:
+    """Says nothing."""
+
+    def advance(self, rows: Sequence[EvalRow]) -> None:
+        """Nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+class BarProgress:
+    """A bar over the rollouts, with the accuracy so far and the time that is left."""
+
+    def __init__(self, total: int, accuracy: str | None, console: Console) -> None:
+        self._accuracy = accuracy
+        self._sum, self._count = 0.0, 0
+        self._progress = Progress(
+            TextColumn("rollouts"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._bar = self._progress.add_task("", total=total)
+
+    def advance(self, rows: Sequence[EvalRow]) -> None:
+        """Moves the bar and renews the accuracy."""
+        scores = [row.raw.get(self._accuracy) for row in rows] if self._accuracy else []
+        found = [score for score in scores if score is not None]
+        self._sum, self._count = self._sum + sum(found), self._count + len(found)
+        shown = f"accuracy {self._sum / self._count:.1%}" if self._count else ""
+        self._progress.update(self._bar, advance=len(rows), description=shown)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+def open_progress(total: int, accuracy: str | None) -> EvalProgress:
+    """The bar where standard error is a terminal, else silence; standard output is for results."""
+    console = Console(stderr=True)
+    return BarProgress(total, accuracy, console) if console.is_terminal else SilentProgress()

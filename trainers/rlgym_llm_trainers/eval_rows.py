@@ -1,0 +1,76 @@
+"""What an evaluation remembers of each rollout: a few numbers, and nothing of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from rlgym_llm.compose import is_truncated
+from rlgym_llm.types import CardStatus, Component, Rollout, RolloutStatus, ScoreCard, ScoreStatus
+
+__all__ = ["EvalRow", "eval_row"]
+
+_ANSWER_KEYS = ("answer_form", "normal", "answer")
+"""Where a score's ``info`` may hold the final answer, its normal form first."""
+_FAILED = (ScoreStatus.ERROR, ScoreStatus.TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalRow:
+    """One rollout and its card, in short."""
+
+    rollout_id: str
+    group_id: str
+    """The task it answers; siblings share it."""
+    data_source: str
+    status: RolloutStatus
+    card_status: CardStatus
+    is_truncated: bool
+    num_tokens: int
+    reward: float | None
+    raw: Mapping[str, float | None]
+    """The raw score of every component."""
+    failed: tuple[str, ...]
+    """Components that failed on it."""
+    votes: bool
+    """Whether its scores tell what the final answer is, were it none."""
+    answer: Hashable | None
+    """The final answer as a vote, None where there is none. All right answers are one vote: they
+    equal the gold answer, however they are written."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the episode or one of its rewards failed."""
+        return self.status is not RolloutStatus.OK or self.card_status is CardStatus.FAILED_REWARD
+
+
+def eval_row(
+    rollout: Rollout, card: ScoreCard, *, accuracy: str | None, right_from: float
+) -> EvalRow:
+    """The row of a rollout; a raw ``accuracy`` score of ``right_from`` or more is a right answer.
+
+    The answer is read from that component's ``info``, as reward ``math`` writes it.
+    """
+    judged = card.components.get(accuracy) if accuracy else None
+    votes = judged is not None and any(key in judged.info for key in _ANSWER_KEYS)
+    return EvalRow(
+        rollout_id=rollout.id,
+        group_id=rollout.group_id,
+        data_source=rollout.task.data_source,
+        status=rollout.status,
+        card_status=card.status,
+        is_truncated=is_truncated(rollout),
+        num_tokens=rollout.num_tokens,
+        reward=card.reward,
+        raw={name: component.raw for name, component in card.components.items()},
+        failed=tuple(n for n, component in card.components.items() if component.status in _FAILED),
+        votes=votes,
+        answer=_answer(judged, right_from) if judged is not None and votes else None,
+    )
+
+
+def _answer(judged: Component, right_from: float) -> Hashable | None:
+    if judged.raw is not None and judged.raw >= right_from:
+        return (True,)
+    found = (judged.info.get(key) for key in _ANSWER_KEYS)
+    return next((str(answer) for answer in found if answer is not None), None)

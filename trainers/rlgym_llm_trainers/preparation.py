@@ -1,0 +1,170 @@
+"""What training and evaluation prepare alike: the model, its generator, its tasks, its budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.env import TextEnv
+from rlgym_llm.errors import ConfigError, DataError
+from rlgym_llm.generate import Generator, SamplingParams
+from rlgym_llm.plugins import Plugins
+from rlgym_llm.reward_config import RewardsConfig
+from rlgym_llm.rollout import EpisodeLimits
+from rlgym_llm.specs import Kind
+from rlgym_llm.tasks import TaskSource
+from rlgym_llm.types import Task
+from rlgym_llm_trainers.model import Policy, check_model_path, load_policy, pick_device
+from rlgym_llm_trainers.starter import starter_model_path
+
+__all__ = [
+    "LocalGenerator",
+    "ModelSource",
+    "accuracy_component",
+    "episode_limits",
+    "find_model",
+    "fitting_tasks",
+    "open_model",
+    "rewards_of",
+    "validation_params",
+    "validation_tasks",
+]
+
+Note = Callable[[str], None]
+"""Says one thing to whoever watches."""
+
+
+class LocalGenerator(Generator, Protocol):
+    """A generator over the learner's own weights, made as ``make(policy, max_num_seqs=256)``."""
+
+    def set_policy_version(self, version: int) -> None:
+        """Tells that the shared weights are now those of ``version``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSource:
+    """A model that is there and a generator that exists, neither of them loaded."""
+
+    path: str | Path
+    device: torch.device
+    make_generator: Callable[..., LocalGenerator]
+
+
+def find_model(config: TrainConfig, plugins: Plugins) -> ModelSource:
+    """Where the model lies, where it will run, and what samples from it; cheap.
+
+    Raises UserError for an unknown generator, a path that is no model and a device that is absent.
+    """
+    name = "hf" if config.rollout.name == "auto" else config.rollout.name
+    make_generator = plugins.load(plugins.get(Kind.GENERATOR, name))
+    path = config.model.path or starter_model_path()
+    check_model_path(path)
+    device = pick_device(config.trainer.device)
+    return ModelSource(path=path, device=device, make_generator=make_generator)
+
+
+def open_model(config: TrainConfig, source: ModelSource) -> tuple[Policy, LocalGenerator]:
+    """Loads the model and makes its generator.
+
+    Raises UserError where the model does not load, or has fewer positions than the longest prompt
+    and the longest response need.
+    """
+    policy = load_policy(
+        source.path,
+        device=source.device,
+        dtype=config.model.dtype,
+        trust_remote_code=config.model.trust_remote_code,
+        gradient_checkpointing=config.model.enable_gradient_checkpointing,
+    )
+    needed = config.data.max_prompt_length + config.data.max_response_length
+    if policy.max_positions is not None and needed > policy.max_positions:
+        raise ConfigError(
+            f"--data.max_prompt_length {config.data.max_prompt_length} and "
+            f"--data.max_response_length {config.data.max_response_length} need {needed} "
+            f"positions, but the model {policy.path} has {policy.max_positions}"
+        )
+    return policy, source.make_generator(policy, max_num_seqs=config.rollout.max_num_seqs)
+
+
+def validation_tasks(
+    config: TrainConfig, env: TextEnv, generator: Generator, note: Note
+) -> tuple[Task, ...]:
+    """The first ``data.val_max_samples`` tasks, those of them that `fitting_tasks` keeps."""
+    wanted = config.data.val_max_samples
+    num_tasks = len(env.tasks) if wanted is None else min(len(env.tasks), wanted)
+    tasks = tuple(env.tasks[index] for index in range(num_tasks))
+    return fitting_tasks(config, tasks, generator, note, kind="validation")
+
+
+def fitting_tasks(
+    config: TrainConfig,
+    tasks: TaskSource | Sequence[Task],
+    generator: Generator,
+    note: Note,
+    *,
+    kind: str = "training",
+) -> tuple[Task, ...]:
+    """The tasks whose prompts fit, or DataError where the others may not be left out."""
+    longest = config.data.max_prompt_length
+    kept = []
+    for index in range(len(tasks)):
+        task = tasks[index]
+        num_tokens = len(generator.encode_prompt(task.prompt))
+        if num_tokens <= longest:
+            kept.append(task)
+        elif not config.data.filter_overlong_prompts:
+            raise DataError(
+                f"{kind} task {index} has a prompt of {num_tokens} tokens, more than "
+                f"--data.max_prompt_length {longest}; raise it, or take "
+                "--data.filter_overlong_prompts true"
+            )
+    if num_left_out := len(tasks) - len(kept):
+        note(f"{num_left_out} {kind} tasks left out: prompt over {longest} tokens")
+    if not kept:
+        raise DataError(
+            f"no {kind} task has a prompt of at most {longest} tokens; raise "
+            "--data.max_prompt_length"
+        )
+    return tuple(kept)
+
+
+def rewards_of(config: TrainConfig, env: TextEnv) -> RewardsConfig:
+    """The run's rewards: those given, else the environment's own."""
+    rewards = config.rewards or env.rewards
+    if not rewards.components:  # only the rules were given, so the environment's terms stay
+        rewards = rewards.model_copy(update={"components": env.rewards.components})
+    return rewards
+
+
+def accuracy_component(env: TextEnv, rewards: RewardsConfig) -> str | None:
+    """The component that says right or wrong: by its name, else the first with that reward."""
+    if env.accuracy in rewards.components:
+        return env.accuracy
+    named = (n for n, component in rewards.components.items() if component.reward == env.accuracy)
+    return next(named, None)
+
+
+def validation_params(config: TrainConfig) -> SamplingParams:
+    """How validation and evaluation sample: ``rollout.val_kwargs``."""
+    wanted = config.rollout.val_kwargs
+    return SamplingParams(
+        max_new_tokens=config.data.max_response_length,
+        temperature=wanted.temperature if wanted.do_sample else 0.0,
+        top_p=wanted.top_p if wanted.do_sample else 1.0,
+        top_k=wanted.top_k if wanted.do_sample else -1,
+    )
+
+
+def episode_limits(config: TrainConfig, policy: Policy) -> EpisodeLimits:
+    """Budgets of an episode, in training, validation and evaluation."""
+    return EpisodeLimits(
+        max_prompt_tokens=config.data.max_prompt_length,
+        max_rollout_tokens=config.data.max_response_length,
+        max_context_tokens=policy.max_positions,
+    )
