@@ -19,12 +19,13 @@ _SECRET = re.compile(
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a key of this name holds a secret.
+    """Whether a key of this name holds a secret; the name of a variable that holds one is none.
 
-    >>> [is_secret_name(n) for n in ("wandb_key", "API-KEY", "Authorization", "max_tokens")]
-    [True, True, True, False]
+    >>> [is_secret_name(n) for n in ("wandb_key", "API-KEY", "max_tokens", "api_key_env")]
+    [True, True, False, False]
     """
-    return _SECRET.search(name.replace("-", "_")) is not None
+    plain = name.replace("-", "_").lower()
+    return not plain.endswith("_env") and _SECRET.search(plain) is not None
 
 
 def mask_secrets(value: Any, *, is_secret: bool = False) -> Any:

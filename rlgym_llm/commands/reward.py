@@ -1,30 +1,51 @@
-"""``rlgym reward``: the rewards, and what one of them judges and takes."""
+"""``rlgym reward``: the rewards, what one judges and takes, a new one, and how one is gamed."""
 
 from __future__ import annotations
 
+import argparse
 import inspect
+from argparse import SUPPRESS
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rlgym_llm.call_signature import named_parameters
 from rlgym_llm.cli import plugin_parser
 from rlgym_llm.commands.signature import print_parameters
 from rlgym_llm.commands.table import print_table
+from rlgym_llm.errors import UserError
 from rlgym_llm.plugins import Plugins
+from rlgym_llm.reward_flags import read_component
+from rlgym_llm.rewards import build_reward
 from rlgym_llm.specs import Kind, Spec
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints the table, or one reward; raises UserError for an unknown name."""
-    parser = plugin_parser("rlgym reward", "The rewards that are installed.")
-    parser.add_argument("action", choices=("list", "show"), help="all of them, or one")
-    parser.add_argument("name", nargs="?", help="what to show, such as math")
-    options = parser.parse_intermixed_args(argv)
-    if (options.action == "show") != (options.name is not None):
-        parser.error("show takes one name, and list none")
-    plugins = Plugins.discover(options.plugin)
+    """Lists, shows, writes or stresses a reward; raises UserError for an unknown name."""
+    parser = plugin_parser(
+        "rlgym reward", "The rewards that are installed; a new one; how one can be gamed."
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="all of them")
+    show = actions.add_parser("show", help="what one judges and takes")
+    show.add_argument("name", help="such as math")
+    new = actions.add_parser("new", help="write a plugin distribution with a reward of that name")
+    new.add_argument("name", help="a snake_case word, such as brevity")
+    new.add_argument("--output", metavar="DIR", help="where to; default rlgym-llm-NAME")
+    stress = actions.add_parser("stress", help="what it pays for nothing, trick by trick")
+    stress.add_argument("name", help="such as math, or file.py:function")
+    stress.add_argument(
+        "--option", metavar="KEY=VALUE", action="append", default=[], help="an option of the reward"
+    )
+    stress.add_argument("--prompt", help="a task of yours, with --gold and --wrong")
+    stress.add_argument("--gold", help="its right answer")
+    stress.add_argument("--wrong", help="a wrong answer of the same kind")
+    for action in (show, new, stress, listing):
+        action.add_argument("--plugin", dest="more", action="append", default=[], help=SUPPRESS)
+    options = parser.parse_args(argv)
+    plugins = Plugins.discover([*options.plugin, *options.more])
     if options.action == "list":
         print_table(
             ["name", "brought by", "what it is"],
@@ -33,9 +54,64 @@ def main(argv: Sequence[str]) -> int:
                 for spec in plugins.specs(Kind.REWARD)
             ],
         )
-    else:
+    elif options.action == "show":
         _show(plugins.get(Kind.REWARD, options.name), plugins)
+    elif options.action == "new":
+        return _new(options.name, options.output)
+    else:
+        return _stress(options, plugins)
     return 0
+
+
+def _new(name: str, output: str | None) -> int:
+    from rlgym_llm.scaffold import scaffold
+
+    folder = Path(output or f"rlgym-llm-{name.replace('_', '-')}")
+    for path in scaffold("reward", name, folder):
+        print(path)
+    print(f"\nNext: cd {folder} && pip install -e '.[test]' && pytest")
+    return 0
+
+
+def _stress(options: argparse.Namespace, plugins: Plugins) -> int:
+    """Prints the report; 1 where there is a problem in it."""
+    from rlgym_llm.stress import stress_reward
+
+    task = {k: v for k in ("prompt", "gold", "wrong") if (v := getattr(options, k)) is not None}
+    if task and len(task) < 3:
+        raise UserError("--prompt, --gold and --wrong make a task together; give all three")
+    component = read_component(options.name, options.option)
+    assert component.reward is not None
+    found = plugins.load(plugins.get(Kind.REWARD, component.reward))
+    report = stress_reward(build_reward(found, component.options), **task)
+    right, wrong = _number(report.right), _number(report.wrong)
+    print(f"the best honest right answer gets {right}, the best honest wrong one {wrong}")
+    if report.right == report.wrong:
+        print("it does not tell them apart: what pays is its own measure; mind its weight's sign")
+    print_table(
+        ["attack", "value", "seconds", "problem", "text"],
+        [
+            [
+                finding.attack,
+                _number(finding.value),
+                f"{finding.seconds:.3f}",
+                finding.problem or "",
+                _short(finding.text) if finding.problem else "",
+            ]
+            for finding in report.findings
+        ],
+    )
+    if report.problems:
+        print(f"\n{len(report.problems)} of {len(report.findings)} attacks show a problem")
+    return int(bool(report.problems))
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:g}"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _show(spec: Spec, plugins: Plugins) -> None:
