@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Kind,
         PolicyLossSpec,
         RewardSpec,
+        RowSourceSpec,
         Spec,
     )
     from rlgym_llm.tasks import (
@@ -101,6 +102,7 @@ __all__ = [
     "Rollout",
     "RolloutGroup",
     "RolloutStatus",
+    "RowSourceSpec",
     "SamplingParams",
     "Score",
     "ScoreCard",
@@ -132,7 +134,8 @@ _NAMES_BY_MODULE = {
     "plugins": "Plugins",
     "registry": "make register_envs",
     "rewards": "Reward RewardContext reward",
-    "specs": "AdvantageSpec CommandSpec EnvSpec GeneratorSpec Kind PolicyLossSpec RewardSpec Spec",
+    "specs": "AdvantageSpec CommandSpec EnvSpec GeneratorSpec Kind PolicyLossSpec RewardSpec "
+    "RowSourceSpec Spec",
     "tasks": "GeneratorTasks JsonlTasks ListTasks ParquetTasks TaskSource",
     "types": "Action CardStatus Completion Component FinishReason Message Prompt Rollout "
     "RolloutGroup RolloutStatus Score ScoreCard ScoreStatus StepScore Task Turn",

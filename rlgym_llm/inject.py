@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlgym_llm.errors import ConfigError, PluginError, nearest
 from rlgym_llm.types import Rollout, RolloutGroup, Task
 
-__all__ = ["Injection", "group_columns", "prompt_text", "sample_columns"]
+__all__ = ["Injection", "batch_columns", "group_columns", "prompt_text", "sample_columns"]
 
 
 def prompt_text(task: Task) -> str:
@@ -39,16 +39,27 @@ def sample_columns(rollout: Rollout) -> dict[str, Any]:
     return columns
 
 
-def group_columns(group: RolloutGroup) -> dict[str, Any]:
-    """What a function of scope ``group`` may ask for: lists over the siblings, all aligned."""
-    rollouts = group.rollouts
+def batch_columns(rollouts: Sequence[Rollout]) -> dict[str, Any]:
+    """What a function of scope ``batch`` may ask for: lists over the rollouts, all aligned."""
     return {
-        "group": group,
         "rollouts": list(rollouts),
         "completions": [rollout.text for rollout in rollouts],
         "prompts": [prompt_text(rollout.task) for rollout in rollouts],
         "answers": [rollout.task.answer for rollout in rollouts],
+        "group_ids": [rollout.group_id for rollout in rollouts],
     }
+
+
+def group_columns(group: RolloutGroup) -> dict[str, Any]:
+    """What a function of scope ``group`` may ask for: the group, and lists over its siblings."""
+    return {"group": group, **batch_columns(group.rollouts)}
+
+
+_COLUMNS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "sample": sample_columns,
+    "group": group_columns,
+    "batch": batch_columns,
+}
 
 
 class Injection:
@@ -62,14 +73,11 @@ class Injection:
         self, name: str, function: Callable[..., Any], scope: str, options: Mapping[str, Any]
     ) -> None:
         self._function = function
-        self._columns: Callable[[Any], dict[str, Any]] = (
-            group_columns if scope == "group" else sample_columns
-        )
+        self._columns: Callable[[Any], dict[str, Any]] = _COLUMNS.get(scope, sample_columns)
         self._options = dict(options)
         if not callable(function):
             raise PluginError(f"reward {name!r} is a {type(function).__name__}, no function")
-        if inspect.iscoroutinefunction(function):
-            raise PluginError(f"reward {name!r} is an async function, which is not supported")
+        self.is_async = inspect.iscoroutinefunction(function)
         parameters = inspect.signature(function).parameters.values()
         for parameter in parameters:
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
@@ -82,6 +90,7 @@ class Injection:
         named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
         self._wanted = [(p.name, p.default is p.empty) for p in named if p.name not in options]
         known = [p.name for p in named]
+        self._takes_components = "components" in known and "components" not in options
         for option in options:
             if option not in known and not self._takes_rest:
                 guess = nearest(option, known)
@@ -91,9 +100,16 @@ class Injection:
                     f"(parameters: {', '.join(known) or 'none'})"
                 )
 
-    def call(self, row: Rollout | RolloutGroup) -> Any:
-        """The function's value; LookupError where a parameter without default has no column."""
+    def call(
+        self, row: Rollout | RolloutGroup | Sequence[Rollout], components: Mapping[str, Any]
+    ) -> Any:
+        """The function's value; LookupError where a parameter without default has no column.
+
+        ``components`` reaches a function that names it as a parameter, and no ``**columns``.
+        """
         columns = self._columns(row)
+        if self._takes_components:
+            columns["components"] = components
         arguments = {**(columns if self._takes_rest else {}), **self._options}
         for parameter, is_required in self._wanted:
             if parameter in columns:

@@ -18,6 +18,7 @@ from rlgym_llm.specs import (
     Kind,
     PolicyLossSpec,
     RewardSpec,
+    RowSourceSpec,
     Spec,
 )
 from rlgym_llm.types import ScoreCard
@@ -72,6 +73,11 @@ class Plugins:
     def __deepcopy__(self, memo: dict[int, Any]) -> Plugins:
         return self  # nothing in it changes, and environments that carry it are copied often
 
+    @property
+    def extra(self) -> tuple[Path, ...]:
+        """The files that it was given beside what is installed; other processes find them so."""
+        return self._extra
+
     def specs(self, kind: Kind) -> list[Spec]:
         """Every usable spec of a kind, sorted by name, then (environments) by version."""
         found = [
@@ -108,6 +114,10 @@ class Plugins:
     def policy_losses(self) -> dict[str, PolicyLossSpec]:
         """Policy losses by name."""
         return self._typed(Kind.POLICY_LOSS, PolicyLossSpec)
+
+    def row_sources(self) -> dict[str, RowSourceSpec]:
+        """Sources of rows by name, which is what stands before the colon."""
+        return self._typed(Kind.ROW_SOURCE, RowSourceSpec)
 
     def get(self, kind: Kind, name: str) -> Spec:
         """The spec of that name; an environment's may carry its version, ``math-gsm8k-v0``.

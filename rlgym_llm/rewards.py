@@ -6,8 +6,8 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,6 +26,7 @@ __all__ = [
     "RewardPlugins",
     "Scope",
     "build_reward",
+    "check_backend",
     "reward",
 ]
 
@@ -36,9 +37,15 @@ RawScore = Score | float | bool | None
 """What a reward may return: a number, None for "does not apply here", or a whole `Score`."""
 
 _SUPPORTED: Mapping[str, tuple[str, ...]] = {
-    "scope": ("sample", "group"),
-    "granularity": ("sequence",),
-    "backend": ("inline",),
+    "scope": get_args(Scope),
+    "granularity": get_args(Granularity),
+    "backend": get_args(Backend),
+}
+
+_SCORERS: Mapping[str, tuple[str, ...]] = {
+    "sample": ("score", "score_batch"),
+    "group": ("score_group",),
+    "batch": ("score_batch",),
 }
 
 
@@ -66,6 +73,11 @@ class RewardContext:
     """The installed plugins, None where a reward is scored by itself."""
     evaluation: bool = False
     """Whether the scores are for evaluation rather than for learning."""
+    step: int | None = None
+    """Training step, None outside training."""
+    components: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """Raw values of the components that the reward names in ``uses`` (of scope ``group``: of all
+    sample components), one per rollout of this call and in its order; None where unscored."""
 
 
 class Reward:
@@ -99,6 +111,12 @@ class Reward:
     """Smallest and largest value, both included; infinities where there is no bound."""
     needs: tuple[str, ...] = ()
     """Columns without which the reward cannot judge; a rollout that lacks one is an error."""
+    uses: tuple[str, ...] = ()
+    """Components whose raw values it reads from ``ctx.components``; they are scored before it."""
+    memory_mb: int | None = None
+    """Bound on the memory of a worker of backend ``process``; None for its default."""
+    concurrency: int = 8
+    """How many calls may run side by side under the backends ``thread``, ``process``, ``async``."""
 
     def setup(self, ctx: RewardContext) -> None:
         """Makes what scoring needs; called once before the first score."""
@@ -106,6 +124,10 @@ class Reward:
     def score(self, rollout: Rollout, ctx: RewardContext) -> RawScore:
         """The score of one rollout, of scope ``sample``; None where it does not apply."""
         raise NotImplementedError(f"reward {self.name!r} has no score method")
+
+    async def ascore(self, rollout: Rollout, ctx: RewardContext) -> RawScore:
+        """The score of one rollout under backend ``async``: awaits, and never blocks the loop."""
+        raise NotImplementedError(f"reward {self.name!r} has no ascore method")
 
     def score_batch(self, rollouts: Sequence[Rollout], ctx: RewardContext) -> Sequence[RawScore]:
         """One score per rollout, in order; override it where judging many at once is cheaper."""
@@ -122,8 +144,11 @@ class Reward:
 class FunctionReward(Reward):
     """A plain function as a reward: its arguments are taken by name from the rollout's columns.
 
-    Of scope ``group`` the function sees ``group``, ``rollouts``, ``completions``, ``prompts`` and
-    ``answers`` (lists over the siblings) and returns one score per sibling.
+    Of scope ``group`` the function sees ``group``, ``rollouts``, ``completions``, ``prompts``,
+    ``answers`` and ``group_ids`` (lists over the siblings) and returns one score per sibling; of
+    scope ``batch`` the same lists over all rollouts, without ``group``. A parameter
+    ``components`` gets the raw values of those that it ``uses``: of scope ``sample`` one number
+    (or None) each, otherwise tuples. An ``async def`` has backend ``async``.
     """
 
     def __init__(
@@ -138,15 +163,38 @@ class FunctionReward(Reward):
         vars(self).update(declared)
         self._injection = Injection(self.name, function, self.scope, self.options)
 
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is an ``async def``."""
+        return self._injection.is_async
+
     def score(self, rollout: Rollout, ctx: RewardContext) -> RawScore:
         """The function's value on the rollout's columns."""
-        value: RawScore = self._injection.call(rollout)
+        value: RawScore = self._injection.call(rollout, _first(ctx.components))
         return value
+
+    async def ascore(self, rollout: Rollout, ctx: RewardContext) -> RawScore:
+        """The value of a function that is an ``async def``."""
+        value: RawScore = await self._injection.call(rollout, _first(ctx.components))
+        return value
+
+    def score_batch(self, rollouts: Sequence[Rollout], ctx: RewardContext) -> Sequence[RawScore]:
+        """Of scope ``batch`` the function's values on the columns of all rollouts."""
+        if self.scope != "batch":
+            return super().score_batch(rollouts, ctx)
+        values: Sequence[RawScore] = self._injection.call(rollouts, ctx.components)
+        return values
 
     def score_group(self, group: RolloutGroup, ctx: RewardContext) -> Sequence[RawScore]:
         """The function's values on the siblings' columns."""
-        values: Sequence[RawScore] = self._injection.call(group)
+        values: Sequence[RawScore] = self._injection.call(group, ctx.components)
         return values
+
+
+def _first(
+    components: Mapping[str, tuple[float | None, ...]],
+) -> Mapping[str, float | None]:
+    return {name: values[0] for name, values in components.items()} if components else {}
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -162,6 +210,9 @@ def reward(
     timeout_s: float | None = None,
     range: tuple[float, float] = (0.0, 1.0),  # noqa: A002  the field's word for it
     needs: Sequence[str] = (),
+    uses: Sequence[str] = (),
+    memory_mb: int | None = None,
+    concurrency: int = Reward.concurrency,
 ) -> Callable[[_Function], _Function]:
     """Declares a plain function to be a reward; the function itself stays as it was.
 
@@ -189,6 +240,9 @@ def reward(
         "timeout_s": timeout_s,
         "range": (float(range[0]), float(range[1])),
         "needs": tuple(needs),
+        "uses": tuple(uses),
+        "memory_mb": memory_mb,
+        "concurrency": concurrency,
     }
 
     def mark(function: _Function) -> _Function:
@@ -260,6 +314,32 @@ def _construct(label: str, cls: type[Reward], options: dict[str, Any]) -> Reward
         raise ConfigError(f"reward {label!r}: {wrong}") from wrong
 
 
+def check_backend(built: Reward, backend: Backend) -> None:
+    """Raises PluginError where the reward cannot be scored under that backend, with the way out."""
+    if isinstance(built, FunctionReward):
+        can_await, can_block = built.is_async, not built.is_async
+    else:
+        cls = type(built)
+        can_await = cls.ascore is not Reward.ascore
+        own = (getattr(cls, name) is not getattr(Reward, name) for name in _SCORERS[built.scope])
+        can_block = any(own) or not can_await
+    if backend == "async" and built.scope != "sample":
+        raise PluginError(
+            f"reward {built.name!r} is of scope {built.scope!r}, which backend 'async' does not "
+            "know: it awaits one rollout at a time; use 'thread'"
+        )
+    if backend == "async" and not can_await:
+        raise PluginError(
+            f"reward {built.name!r} cannot be awaited: backend 'async' takes an async function or "
+            "a Reward with ascore; use 'thread'"
+        )
+    if backend != "async" and not can_block:
+        raise PluginError(
+            f"reward {built.name!r} is an async function, which backend {backend!r} cannot call; "
+            "declare backend='async'"
+        )
+
+
 def _check_supported(built: Reward) -> None:
     if not built.name:
         raise PluginError(f"{type(built).__name__} is a reward without a name; set `name`")
@@ -270,6 +350,7 @@ def _check_supported(built: Reward) -> None:
                 f"reward {built.name!r} declares {what} {declared!r}, which is not supported; "
                 f"use {' or '.join(map(repr, supported))}"
             )
+    check_backend(built, built.backend)
     low, high = built.range
     if math.isnan(low) or math.isnan(high) or low > high:
         raise PluginError(f"reward {built.name!r} declares the empty range {built.range}")

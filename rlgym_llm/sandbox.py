@@ -24,16 +24,19 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from rlgym_llm.errors import ConfigError, PluginError
-from rlgym_llm.sandbox_pool import WorkerPool
+from rlgym_llm.sandbox_pool import WorkerPool, WorkerStartError
 from rlgym_llm.sandbox_process import Outcome, OutcomeStatus, WorkerSettings
 
-__all__ = ["Outcome", "OutcomeStatus", "Sandbox"]
+__all__ = ["LONGEST_S", "Outcome", "OutcomeStatus", "Sandbox", "WorkerStartError"]
 
-_LONGEST_S = 1e6
+LONGEST_S = 1e6
+"""The longest deadline that a sandbox takes, in seconds: none, to all intents."""
+_NO_ARGUMENT = object()
 _SANDBOXES: weakref.WeakSet[Sandbox] = weakref.WeakSet()
 
 
@@ -64,8 +67,25 @@ class Sandbox:
         memory_mb: int | None = 512,
         start_deadline_s: float = 30.0,
         max_calls: int = 5_000,
+        memory: Literal["address_space", "resident", "auto"] = "address_space",
+        factory_argument: Any = _NO_ARGUMENT,
     ) -> None:
-        """``max_calls``: a worker is replaced after as many, so that its memory cannot creep."""
+        """Settings of every worker.
+
+        ``max_calls``: a worker is replaced after as many, so that its memory cannot creep.
+
+        ``memory``: what ``memory_mb`` bounds. The address space is bounded by the kernel, which
+        refuses what goes beyond it, but torch maps far more than it uses; the resident size is
+        looked at every 50 ms. ``auto`` is the resident size where the target has loaded torch by
+        the time it is ready, and the address space from then on otherwise.
+
+        ``factory_argument``: where given, the target is a factory. Each worker calls
+        ``target(factory_argument, take)`` as it starts, under ``start_deadline_s``, and what that
+        returns is the function. A function that goes through several items in a call may call
+        ``take()`` (below 4,000 times) before each: the deadline starts anew, and ``num_taken`` of
+        a failed call tells how far it came. If it has a method ``close``, a worker that is let go
+        by `close` with time left calls it.
+        """
         module, colon, attribute = target.partition(":")
         if not (module and colon and attribute) or module == "__main__":
             raise PluginError(
@@ -80,13 +100,16 @@ class Sandbox:
             "deadline_s": deadline_s,
             "start_deadline_s": start_deadline_s,
         }.items():
-            if not (0 < seconds <= _LONGEST_S):
-                raise ConfigError(f"sandbox: {name} must be above 0 and at most {_LONGEST_S:g}")
+            if not (0 < seconds <= LONGEST_S):
+                raise ConfigError(f"sandbox: {name} must be above 0 and at most {LONGEST_S:g}")
         self._settings = WorkerSettings(
             target=target,
             deadline_s=deadline_s,
             memory_mb=memory_mb,
+            memory=memory,
             start_deadline_s=start_deadline_s,
+            is_factory=factory_argument is not _NO_ARGUMENT,
+            argument=None if factory_argument is _NO_ARGUMENT else factory_argument,
         )
         self._num_workers = num_workers
         self._max_calls = max_calls
@@ -94,9 +117,13 @@ class Sandbox:
         _SANDBOXES.add(self)
         _watch_forks()
 
-    def call(self, argument: Any) -> Outcome:
-        """Call the function and wait for what becomes of it."""
-        return self._pool.run(_encode(argument))
+    def call(self, argument: Any, *, deadline_s: float | None = None) -> Outcome:
+        """Call the function and wait for what becomes of it; ``deadline_s`` is for this call."""
+        return self._pool.run(_encode(argument), deadline_s)
+
+    def submit(self, work: Callable[[], Any]) -> Future[Any]:
+        """Do work, such as several calls, in one of our threads; there are as many as workers."""
+        return self._pool.submit(work)
 
     async def acall(self, argument: Any) -> Outcome:
         """As `call`, from any event loop and without blocking it; waiting calls take no thread."""
@@ -130,12 +157,20 @@ class Sandbox:
             helper.result()
         return [outcomes[number] for number in range(len(arguments))]
 
-    def warm(self) -> None:
-        """Start all workers that are not in use, side by side, and wait until each is ready."""
-        self._pool.warm()
+    def warm(self, num_workers: int | None = None) -> None:
+        """Start workers that are not in use, all or so many, and wait until each is ready.
 
-    def close(self) -> None:
-        """Kill the workers. Calls that are under way end as ``died``; closing twice is fine."""
+        Raises WorkerStartError, a PluginError, where one does not get ready.
+        """
+        self._pool.warm(num_workers)
+
+    def close(self, grace_s: float = 0.0) -> None:
+        """Kill the workers. Calls that are under way end as ``died``; closing twice is fine.
+
+        With ``grace_s`` workers that are idle may end by themselves, within that time.
+        """
+        if grace_s and self._finalizer.alive:
+            self._pool.retire(grace_s)
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -157,7 +192,10 @@ class Sandbox:
             "memory_mb": self._settings.memory_mb,
             "start_deadline_s": self._settings.start_deadline_s,
             "max_calls": self._max_calls,
+            "memory": self._settings.memory,
         }
+        if self._settings.is_factory:
+            settings["factory_argument"] = self._settings.argument
         return functools.partial(Sandbox, **settings), (self._settings.target,)
 
     def _open(self) -> None:

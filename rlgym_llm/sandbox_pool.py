@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -13,9 +14,18 @@ from typing import Any
 from rlgym_llm.errors import PluginError, UserError
 from rlgym_llm.sandbox_process import Outcome, OutcomeStatus, WorkerProcess, WorkerSettings
 
-__all__ = ["WorkerPool"]
+__all__ = ["WorkerPool", "WorkerStartError"]
 
 _CLOSED = "the sandbox was closed"
+
+
+class WorkerStartError(PluginError):
+    """No worker has ever started."""
+
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
+        """Why, without what the sandbox says about itself."""
 
 
 class WorkerPool:
@@ -30,7 +40,7 @@ class WorkerPool:
         self._max_calls = max_calls
         self._closed = False
         self._proven = False  # a worker has been ready: the target can be imported
-        self._broken: str | None = None  # why it cannot
+        self._broken: tuple[str, str] | None = None  # why it cannot: the message, the bare cause
         self._workers: set[WorkerProcess] = set()
         # A token gives the right to pop a slot; the warmest worker lies on top.
         self._slots: list[WorkerProcess | None] = [None] * num_workers
@@ -44,7 +54,7 @@ class WorkerPool:
         self._threads: list[threading.Thread] = []
         self._hiring = threading.Lock()
 
-    def run(self, text: str) -> Outcome:
+    def run(self, text: str, deadline_s: float | None = None) -> Outcome:
         """One call in the next free worker."""
         try:
             worker = self._take()
@@ -54,7 +64,7 @@ class WorkerPool:
         try:
             if (failure := self._make_ready(worker)) is not None:
                 return failure
-            outcome = worker.run(text)
+            outcome = worker.run(text, deadline_s)
             has_survived = outcome.status in (OutcomeStatus.OK, OutcomeStatus.ERROR)
             is_sound = has_survived and worker.num_calls < self._max_calls
             return outcome
@@ -74,17 +84,18 @@ class WorkerPool:
             self._end_threads()
         return job.future
 
-    def warm(self) -> None:
-        """Start the workers of all free slots, then wait for each."""
+    def warm(self, num_workers: int | None = None) -> None:
+        """Start the workers of all free slots, or of so many, then wait for each."""
         with self._warming:
             taken: list[WorkerProcess] = []
             try:
                 with contextlib.suppress(queue.Empty):
-                    for _ in range(self._num_workers):
+                    for _ in range(num_workers or self._num_workers):
                         taken.append(self._take(block=False))
                 for worker in taken:
                     if (failure := self._make_ready(worker)) is not None:
-                        raise PluginError(f"sandbox: {failure.error}")
+                        error = str(failure.error)
+                        raise WorkerStartError(f"sandbox: {error}", error)
             except OSError as error:
                 self._not_started(str(error))
             finally:
@@ -98,6 +109,24 @@ class WorkerPool:
             worker.kill(_CLOSED)
         self._empty_slots()
         self._end_threads()
+
+    def retire(self, seconds: float) -> None:
+        """Let idle workers end by themselves, all within that time; no call is taken from now on.
+
+        `close` must follow.
+        """
+        self._closed = True
+        until = time.monotonic() + seconds
+        idle = []
+        with contextlib.suppress(IndexError):
+            while True:
+                if (worker := self._slots.pop()) is not None:
+                    idle.append(worker)
+        for worker in idle:
+            worker.finish()
+        for worker in idle:
+            worker.wait(max(0.0, until - time.monotonic()))
+            self._dismiss(worker)
 
     def forget(self) -> None:
         """In a forked child: close what it inherited, or the workers would outlive their parent."""
@@ -113,7 +142,7 @@ class WorkerPool:
                 raise UserError(f"{_CLOSED}: make a new one")
             worker = self._slots.pop()
             if self._broken is not None:
-                raise PluginError(self._broken)
+                raise WorkerStartError(*self._broken)
             if worker is not None and worker.is_ready and not worker.is_quiet():
                 self._dismiss(worker)  # it died while it was idle
                 worker = None
@@ -154,15 +183,17 @@ class WorkerPool:
             self._proven = True
             return None
         if outcome.status is OutcomeStatus.ERROR and not self._proven:
-            self._broken = f"sandbox: cannot import {self._settings.target!r}: {outcome.error}"
-            raise PluginError(self._broken)
+            error = str(outcome.error)
+            message = f"sandbox: cannot import {self._settings.target!r}: {error}"
+            self._broken = message, error
+            raise WorkerStartError(message, error)
         return self._not_started(outcome.error)
 
     def _not_started(self, cause: str | None) -> Outcome:
         """Raises where no worker has ever started; later it is one more way to lose a call."""
         message = f"no worker for {self._settings.target!r} started: {cause}"
         if self._closed or not self._proven:
-            raise PluginError(f"sandbox: {message}")
+            raise WorkerStartError(f"sandbox: {message}", str(cause))
         return Outcome(status=OutcomeStatus.DIED, error=message)
 
     def _empty_slots(self) -> None:

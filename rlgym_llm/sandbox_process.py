@@ -18,10 +18,10 @@ import sys
 import sysconfig
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rlgym_llm.sandbox_worker import MEMORY_EXIT, TAKEN
 
@@ -31,6 +31,7 @@ _WORKER = Path(__file__).with_name("sandbox_worker.py")
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _LONGEST_ANSWER = 1 << 26  # bytes; a function that floods the pipe must not fill our memory
 _CHUNK = 1 << 16
+_WATCH_MS = 50  # between two looks at the resident size
 
 
 class OutcomeStatus(StrEnum):
@@ -58,6 +59,8 @@ class Outcome:
     """Why there is no value, on one line; None where there is one."""
     seconds: float = 0.0
     """How long the function worked."""
+    num_taken: int = 0
+    """Of a call that failed: how many items it had taken up, one of which is the call itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,13 @@ class WorkerSettings:
     deadline_s: float
     """Longest time that one call may work."""
     memory_mb: int | None
-    """Largest address space, in MiB; None: as the parent's."""
+    """Largest size, in MiB; None: as the parent's."""
+    memory: Literal["address_space", "resident", "auto"]
+    """Which size that is; under ``auto`` the resident one where the target has loaded torch."""
+    is_factory: bool
+    """Whether the target makes the function, from ``argument``."""
+    argument: Any
+    """JSON data."""
     start_deadline_s: float
     """Longest time to start and import the target."""
 
@@ -86,6 +95,8 @@ class WorkerProcess:
         self._lock = threading.RLock()
         self._killed: str | None = None
         self._buffer = bytearray()
+        self._num_taken = 0
+        self._is_watched = settings.memory_mb is not None and settings.memory != "address_space"
         self.is_ready = False
         self._spawned = time.monotonic()
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
@@ -114,7 +125,14 @@ class WorkerProcess:
             os.set_blocking(descriptor, False)
         self._arrival = select.poll()
         self._arrival.register(self._answers, select.POLLIN)
-        hello = {"target": settings.target, "memory_mb": settings.memory_mb, "path": _import_path()}
+        hello = {
+            "target": settings.target,
+            "memory_mb": settings.memory_mb,
+            "memory": settings.memory,
+            "is_factory": settings.is_factory,
+            "argument": settings.argument,
+            "path": _import_path(),
+        }
         self._send(
             b"0 %s\n" % json.dumps(hello).encode(), self._spawned + settings.start_deadline_s
         )
@@ -127,32 +145,52 @@ class WorkerProcess:
             return self._overrun(f"not ready within {seconds:g} s", self._spawned)
         outcome = self._read(line, "0")
         self.is_ready = outcome.status is OutcomeStatus.OK
+        if self.is_ready:
+            self._is_watched = self._is_watched and outcome.value == "resident"
         return outcome
 
     def is_quiet(self) -> bool:
         """Whether nothing has come from it: a ready worker without a call is silent and alive."""
         return not self._arrival.poll(0)
 
-    def run(self, text: str) -> Outcome:
+    def run(self, text: str, deadline_s: float | None = None) -> Outcome:
         """Call the function with an argument that is JSON text; kills the worker on overrun."""
+        outcome = self._run(text, deadline_s or self._settings.deadline_s)
+        if outcome.status is OutcomeStatus.OK:
+            return outcome
+        return replace(outcome, num_taken=self._num_taken)
+
+    def _run(self, text: str, deadline_s: float) -> Outcome:
         settings = self._settings
         self.num_calls += 1
+        self._num_taken = 0
         name = str(self.num_calls)
         sent = time.monotonic()
         taken_by = sent + settings.start_deadline_s
         if not self._send(b"%s %s\n" % (name.encode(), text.encode()), taken_by):
             return self._overrun("did not take the call", sent)
         taken: float | None = None
-        until = time.monotonic() + settings.deadline_s
+        until = time.monotonic() + deadline_s
         while (line := self._receive(until)) is None:
-            taken = taken or self._taken_at(self.num_calls, sent)
-            if taken is not None and until >= taken + settings.deadline_s:
-                return self._overrun(f"over its deadline of {settings.deadline_s:g} s", taken)
+            taken = self._taken_at(self.num_calls, sent) or taken
+            if taken is not None and until >= taken + deadline_s:
+                return self._overrun(f"over its deadline of {deadline_s:g} s", taken)
             if taken is None and until >= taken_by:
                 return self._overrun("did not take the call", sent)
-            until = settings.deadline_s + (until if taken is None else taken)
+            until = deadline_s + (until if taken is None else taken)
         self._taken_at(self.num_calls, sent)  # keeps that pipe from filling
         return self._read(line, name)
+
+    def finish(self) -> None:
+        """Tell an idle worker that no call will come: it lets the function close and ends."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def wait(self, seconds: float) -> None:
+        """Give a process that was told to finish that much time."""
+        with self._lock, contextlib.suppress(subprocess.TimeoutExpired):
+            if self._killed is None:
+                self._process.wait(seconds)
 
     def kill(self, cause: str) -> None:
         """Kill the process and those it started, and reap it; the first cause is remembered."""
@@ -202,7 +240,7 @@ class WorkerProcess:
 
     def _receive(self, until: float) -> bytes | None:
         """The next line; without a line's end where the worker fell silent; None at ``until``."""
-        while self._arrival.poll(_milliseconds(until)):
+        while self._wait_for_answer(until):
             chunk = os.read(self._answers, _CHUNK)
             self._buffer += chunk
             if not chunk or chunk.endswith(b"\n") or len(self._buffer) > _LONGEST_ANSWER:
@@ -210,6 +248,19 @@ class WorkerProcess:
                 self._buffer.clear()
                 return line
         return None
+
+    def _wait_for_answer(self, until: float) -> bool:
+        """Whether something can be read by then; kills a worker that outgrows its memory."""
+        if not self._is_watched:
+            return bool(self._arrival.poll(_milliseconds(until)))
+        limit = self._settings.memory_mb
+        assert limit is not None
+        while not self._arrival.poll(min(_milliseconds(until), _WATCH_MS)):
+            if _resident_mb(self._process.pid) > limit:
+                self.kill(f"over its memory limit of {limit} MiB")  # which ends its answers
+            elif time.monotonic() >= until:
+                return False
+        return True
 
     def _read(self, line: bytes, name: str) -> Outcome:
         """The outcome that a line tells of, where it answers this very call."""
@@ -254,7 +305,7 @@ class WorkerProcess:
             return f"the worker was killed by signal {-code}"
 
     def _taken_at(self, number: int, sent: float) -> float | None:
-        """When the worker took this call, or None where it has not."""
+        """When the worker took up this call, or its last item since; None where it is silent."""
         try:
             notes = os.read(self._notes, _CHUNK)
         except BlockingIOError:
@@ -262,6 +313,7 @@ class WorkerProcess:
         if len(notes) >= TAKEN.size:
             found, taken = TAKEN.unpack(notes[-TAKEN.size :])
             if found == number and sent <= taken <= time.monotonic():
+                self._num_taken += len(notes) // TAKEN.size
                 return float(taken)
         return sent  # the function wrote here as well, so it does run
 
@@ -277,6 +329,15 @@ def _pipe() -> tuple[int, int]:
         os.close(ends[0])
         os.close(ends[1])
     return reader, writer
+
+
+def _resident_mb(pid: int) -> float:
+    """The resident size of a process, 0 where the system does not tell."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return 0.0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 def _milliseconds(until: float) -> int:

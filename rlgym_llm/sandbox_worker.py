@@ -4,11 +4,13 @@
 directory nor this package's modules can shadow the standard library, which is all it needs.
 
 Every line is ``ID SPACE JSON``. In: the settings as line 0, then one argument a line. Out:
-``[status, seconds, value or cause]`` under the same id; line 0 says that the target is imported.
+``[status, seconds, value or cause]`` under the same id; line 0 says that the target is imported,
+and how the memory is bounded.
 Both pipes are moved away from descriptors 0 and 1: what the function prints goes to stderr and it
 reads an empty stdin. When it takes a call the worker notes id and time in a third pipe, which the
 parent reads only where an answer is late: so the deadline runs from the start of the work, and a
-call costs the parent no second awakening.
+call costs the parent no second awakening. A function that works through several items in one call
+notes each as it takes it up, and its deadline starts anew.
 """
 
 from __future__ import annotations
@@ -49,22 +51,46 @@ def main() -> None:
     if not line.endswith(b"\n"):  # it died while it wrote
         _end_group()
     settings = json.loads(line)
-    _limit_memory(settings["memory_mb"])
+    _go_first()
+    if settings["memory"] == "address_space":
+        _limit_memory(settings["memory_mb"])
     sys.argv[1:] = []
     sys.path[:] = settings["path"]
+    number = 0
 
-    function = _answer(answers, b"0", _load, settings["target"], is_value=False)
+    def take() -> None:
+        os.write(notes, TAKEN.pack(number, time.monotonic()))
+
+    def bound(_: Any) -> str:
+        if settings["memory"] == "auto" and "torch" not in sys.modules:
+            _limit_memory(settings["memory_mb"])
+            return "address_space"
+        return "resident" if settings["memory"] == "auto" else str(settings["memory"])
+
+    def load(settings: dict[str, Any]) -> Callable[[Any], Any]:
+        found = _load(settings["target"])
+        return _callable(found(settings["argument"], take)) if settings["is_factory"] else found
+
+    function = _answer(answers, b"0", load, settings, show=bound)
     gc.collect()
     gc.freeze()  # what an import left behind need not be walked again after every call
     for line in requests:
         name, _, text = line.partition(b" ")
-        os.write(notes, TAKEN.pack(int(name), time.monotonic()))
+        number = int(name)
+        take()
         _answer(answers, name, lambda text: function(json.loads(text)), text)
+    if settings["is_factory"]:
+        _close(function)
     _end_group()  # what the function has started goes too
 
 
 def _answer(
-    answers: int, name: bytes, work: Callable[[Any], Any], argument: Any, *, is_value: bool = True
+    answers: int,
+    name: bytes,
+    work: Callable[[Any], Any],
+    argument: Any,
+    *,
+    show: Callable[[Any], Any] = lambda value: value,
 ) -> Any:
     """Do the work and write what became of it: the one place where a failure turns into data."""
     pid = os.getpid()
@@ -72,7 +98,7 @@ def _answer(
     value = None
     try:
         value = work(argument)
-        text = json.dumps(["ok", time.perf_counter() - started, value if is_value else None])
+        text = json.dumps(["ok", time.perf_counter() - started, show(value)])
     except MemoryError:
         os._exit(MEMORY_EXIT)
     except BaseException as error:  # also exit() and KeyboardInterrupt: data for the caller
@@ -95,14 +121,27 @@ def _cause(error: BaseException) -> str:
     return f"{name}: {text[:_LONGEST_CAUSE]}" if text else name
 
 
-def _load(target: str) -> Callable[[Any], Any]:
+def _load(target: str) -> Callable[..., Any]:
     module, _, attribute = target.partition(":")
     found: Any = importlib.import_module(module)
     for name in attribute.split("."):
         found = getattr(found, name)
+    return _callable(found)
+
+
+def _callable(found: Any) -> Callable[..., Any]:
     if not callable(found):
         raise TypeError(f"a {type(found).__name__} is no function")
     return found  # type: ignore[no-any-return]
+
+
+def _close(function: Any) -> None:
+    """Let what a factory made give back what it holds; nobody waits for what comes of it."""
+    if callable(close := getattr(function, "close", None)):
+        try:
+            close()
+        except BaseException as error:
+            print(f"close raised {_cause(error)}", file=sys.stderr)
 
 
 def _own_pipes() -> tuple[BinaryIO, int]:
@@ -145,14 +184,18 @@ def _end_group() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _limit_memory(memory_mb: int | None) -> None:
-    """Bound the address space; leave no core file; be the first to go when memory is short.
-
-    RLIMIT_AS counts every mapping; RLIMIT_DATA would let shared anonymous ones pass.
-    """
+def _go_first() -> None:
+    """Leave no core file; be the first to go when the machine's memory is short."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
+
+
+def _limit_memory(memory_mb: int | None) -> None:
+    """Bound the address space.
+
+    RLIMIT_AS counts every mapping; RLIMIT_DATA would let shared anonymous ones pass.
+    """
     if memory_mb is None:
         return
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]

@@ -17,6 +17,7 @@ __all__ = [
     "Kind",
     "PolicyLossSpec",
     "RewardSpec",
+    "RowSourceSpec",
     "Spec",
 ]
 
@@ -32,6 +33,7 @@ class Kind(StrEnum):
     GENERATOR = "generator"
     ADVANTAGE = "advantage"
     POLICY_LOSS = "policy_loss"
+    ROW_SOURCE = "row_source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,14 @@ class PolicyLossSpec(Spec):
     """A policy loss that ``--actor.policy_loss`` can ask for."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSourceSpec(Spec):
+    """A source of rows that ``<name>:<address>`` asks for where a file is expected.
+
+    ``open(address: str) -> Iterable[Mapping]``; the rows can be gone through more than once.
+    """
+
+
 SPEC_TYPES: Mapping[Kind, type[Spec]] = {
     Kind.ENV: EnvSpec,
     Kind.REWARD: RewardSpec,
@@ -105,5 +115,6 @@ SPEC_TYPES: Mapping[Kind, type[Spec]] = {
     Kind.GENERATOR: GeneratorSpec,
     Kind.ADVANTAGE: AdvantageSpec,
     Kind.POLICY_LOSS: PolicyLossSpec,
+    Kind.ROW_SOURCE: RowSourceSpec,
 }
 """The spec type that each kind's hook must return."""

@@ -200,7 +200,8 @@ class Completion:
     finish_reason: FinishReason = FinishReason.STOP
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "finish_reason", FinishReason(self.finish_reason))
+        if type(self.finish_reason) is not FinishReason:
+            object.__setattr__(self, "finish_reason", FinishReason(self.finish_reason))
         num_tokens = len(self.token_ids)
         for name in ("logprobs", "token_char_ends", "kept_token_ids"):
             values = getattr(self, name)
@@ -268,7 +269,8 @@ class Rollout:
     """Who failed and how, where status is not ``ok``."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "status", RolloutStatus(self.status))
+        if type(self.status) is not RolloutStatus:
+            object.__setattr__(self, "status", RolloutStatus(self.status))
         if self.status is RolloutStatus.OK and self.error is not None:
             raise ValueError(f"rollout {self.id} carries an error but its status is ok")
 
@@ -354,7 +356,8 @@ class Score:
     """Wall-clock time of the call, in seconds."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "status", ScoreStatus(self.status))
+        if type(self.status) is not ScoreStatus:
+            object.__setattr__(self, "status", ScoreStatus(self.status))
         if self.value is not None and not math.isfinite(self.value):
             raise ValueError(f"score {self.name!r} is {self.value}; a score is finite or None")
         if (self.value is None) == (self.status is ScoreStatus.OK):
@@ -394,6 +397,7 @@ class ScoreCard:
     error: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "status", CardStatus(self.status))
+        if type(self.status) is not CardStatus:
+            object.__setattr__(self, "status", CardStatus(self.status))
         if (self.reward is None) == (self.status is CardStatus.SCORED):
             raise ValueError(f"card of {self.rollout_id}: reward {self.reward}, {self.status}")

@@ -65,11 +65,26 @@ def record_of(plugins: Plugins, name: str) -> PluginRecord:
 class TestBuiltIn:
     def test_who_brings_what(self) -> None:
         brings = {record.name: record.brings for record in Plugins.discover().report()}
-        assert brings["core"] == {Kind.COMMAND: ("env", "plugins", "reward")}
-        assert brings["envs"] == {Kind.ENV: ("math-gsm8k-v0",)}
+        assert brings["core"] == {
+            Kind.COMMAND: ("data", "env", "plugins", "reward", "score", "view")
+        }
+        assert brings["envs"] == {Kind.ENV: ("math-gsm8k-v0",), Kind.ROW_SOURCE: ("hf",)}
         assert brings["rewards"] == {
             Kind.COMMAND: ("verify",),
-            Kind.REWARD: ("env", "exact_match", "format", "function", "length", "math"),
+            Kind.REWARD: (
+                "env",
+                "exact_match",
+                "format",
+                "function",
+                "judge",
+                "length",
+                "math",
+                "multiple_choice",
+                "prm",
+                "regex",
+                "repetition",
+                "reward_model",
+            ),
         }
         assert brings["trainers"] == {
             Kind.COMMAND: ("train",),
@@ -99,6 +114,7 @@ class TestBuiltIn:
             Kind.GENERATOR: plugins.generators(),
             Kind.ADVANTAGE: plugins.advantages(),
             Kind.POLICY_LOSS: plugins.policy_losses(),
+            Kind.ROW_SOURCE: plugins.row_sources(),
         }
         assert set(typed) == set(Kind)
         for kind, table in typed.items():

@@ -88,12 +88,15 @@ class TestDecorator:
         async def slow(completion):
             return 1.0
 
-        with pytest.raises(PluginError, match="async function"):
+        with pytest.raises(PluginError, match=r"async function.*declare backend='async'"):
             reward("x")(slow)
+        assert reward("x", backend="async")(slow) is slow
+        with pytest.raises(PluginError, match="'x' cannot be awaited"):
+            reward("x", backend="async")(lambda completion: 1.0)
 
     @pytest.mark.parametrize(
         "declared",
-        [{"backend": "process"}, {"scope": "batch"}, {"granularity": "step"}],
+        [{"backend": "ray"}, {"scope": "world"}, {"granularity": "word"}],
         ids=str,
     )
     def test_what_is_not_supported_is_said_at_declaration(self, declared):

@@ -1,0 +1,124 @@
+"""The inner end of backend ``process``: a reward, set up once, in a worker of a sandbox."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rlgym_llm.rewards import RewardContext
+from rlgym_llm.score import failed_score, score_call
+from rlgym_llm.scorer_call import BoundReward, Call
+from rlgym_llm.scorer_source import load_reward
+from rlgym_llm.types import Rollout, Score, StepScore
+
+__all__ = ["Worker", "make_worker", "read_scores", "request", "worker_argument"]
+
+
+def worker_argument(
+    packed: Mapping[str, Any], ctx: RewardContext, timeout_s: float | None
+) -> dict[str, Any]:
+    """What `make_worker` is given, as JSON data."""
+    return {
+        "reward": dict(packed),
+        "evaluation": ctx.evaluation,
+        "step": ctx.step,
+        "timeout_s": timeout_s,
+    }
+
+
+def make_worker(argument: Mapping[str, Any], take: Callable[[], None]) -> Worker:
+    """Builds the reward and sets it up; the factory that the sandbox calls as a worker starts."""
+    reward, plugins = load_reward(argument["reward"])
+    ctx = RewardContext(plugins=plugins, evaluation=argument["evaluation"], step=argument["step"])
+    reward.setup(ctx)
+    # After a MemoryError nothing in a process is sound: the sandbox ends it.
+    bound = BoundReward(
+        reward=reward, name=reward.name, timeout_s=argument["timeout_s"], passes=(MemoryError,)
+    )
+    return Worker(bound, ctx, take)
+
+
+class Worker:
+    """A reward that answers a `request` with the scores of each of its calls."""
+
+    def __init__(self, bound: BoundReward, ctx: RewardContext, take: Callable[[], None]) -> None:
+        self._bound = bound
+        self._ctx = ctx
+        self._take = take
+
+    def __call__(self, asked: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+        """Scores the calls one after the other, each under a deadline of its own."""
+        bound = dataclasses.replace(self._bound, name=asked["name"])
+        ctx = dataclasses.replace(self._ctx, evaluation=asked["evaluation"], step=asked["step"])
+        parts = pickle.loads(base64.b64decode(asked["calls"]))
+        calls = [_call(rollouts, components, ctx) for rollouts, components in parts]
+        answers = []
+        for call in calls:
+            self._take()
+            scores = zip(call.rollouts, score_call(bound, call), strict=True)
+            answers.append([_encode_score(bound, *scored) for scored in scores])
+        return answers
+
+    def close(self) -> None:
+        """Closes the reward."""
+        self._bound.reward.close()
+
+
+def request(name: str, calls: Sequence[Call]) -> dict[str, Any]:
+    """What a worker is sent. Raises what pickle does of columns that it cannot carry.
+
+    Rollouts go as a pickle, in a fraction of the time that JSON takes for their log-probs. Scores
+    come back as JSON: what a reward may have meddled with is not unpickled here.
+    """
+    ctx = calls[0].ctx
+    parts = pickle.dumps([(call.rollouts, call.ctx.components) for call in calls])
+    return {
+        "name": name,
+        "evaluation": ctx.evaluation,
+        "step": ctx.step,
+        "calls": base64.b64encode(parts).decode(),
+    }
+
+
+def _call(rollouts: tuple[Rollout, ...], components: Mapping[str, Any], ctx: RewardContext) -> Call:
+    return Call(
+        places=tuple(range(len(rollouts))),
+        rollouts=rollouts,
+        ctx=dataclasses.replace(ctx, components=components) if components else ctx,
+    )
+
+
+def _encode_score(bound: BoundReward, rollout: Rollout, score: Score) -> dict[str, Any]:
+    info: Mapping[str, Any] = {}
+    try:
+        if score.info:
+            info = json.loads(json.dumps(dict(score.info), default=_plain_number))
+    except (TypeError, ValueError, RecursionError) as failure:
+        score = failed_score(bound, rollout, f"its info is no JSON data: {failure}", score.seconds)
+    return {
+        "value": score.value,
+        "status": score.status,
+        "steps": [dataclasses.asdict(step) for step in score.steps],
+        "info": info,
+        "error": score.error,
+        "seconds": score.seconds,
+    }
+
+
+def _plain_number(value: Any) -> Any:
+    """The number that an array scalar holds; raises TypeError for the rest."""
+    if hasattr(value, "item") and not getattr(value, "shape", ()):
+        return value.item()
+    raise TypeError(f"JSON cannot carry a {type(value).__name__}")
+
+
+def read_scores(name: str, answers: Sequence[Mapping[str, Any]]) -> list[Score]:
+    """The scores of one call, out of a worker's answer."""
+    return [
+        Score(**{**answer, "name": name, "steps": tuple(StepScore(**s) for s in answer["steps"])})
+        for answer in answers
+    ]
