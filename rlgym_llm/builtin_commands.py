@@ -9,6 +9,11 @@ __all__ = ["BUILTIN_COMMANDS", "rlgym_register"]
 
 BUILTIN_COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec(
+        name="data",
+        entry_point="rlgym_llm.commands.data:main",
+        description="convert rows between files and layouts",
+    ),
+    CommandSpec(
         name="env",
         entry_point="rlgym_llm.commands.env:main",
         description="list the environments, or show one",
@@ -19,9 +24,24 @@ BUILTIN_COMMANDS: tuple[CommandSpec, ...] = (
         description="who brought what, and what is broken",
     ),
     CommandSpec(
+        name="report",
+        entry_point="rlgym_llm.commands.report:main",
+        description="write what scoring came to as one HTML file",
+    ),
+    CommandSpec(
         name="reward",
         entry_point="rlgym_llm.commands.reward:main",
         description="list the rewards, or show one",
+    ),
+    CommandSpec(
+        name="score",
+        entry_point="rlgym_llm.commands.score:main",
+        description="score generations that exist",
+    ),
+    CommandSpec(
+        name="view",
+        entry_point="rlgym_llm.commands.view:main",
+        description="browse scored rows and rollouts on a local page",
     ),
 )
 """These answer even where a plugin brings a command of the same name."""

@@ -14,9 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
 from rlgym_llm.errors import DataError
+from rlgym_llm.rows.json_text import to_json_line
 from rlgym_llm.types import (
     SCHEMA_VERSION,
     Completion,
@@ -25,6 +24,7 @@ from rlgym_llm.types import (
     Prompt,
     Rollout,
     ScoreCard,
+    StepScore,
     Task,
     Turn,
 )
@@ -33,6 +33,8 @@ __all__ = [
     "RolloutRecord",
     "RolloutWriter",
     "StoredRollouts",
+    "decode_record",
+    "encode_record",
     "read_rollouts",
     "write_rollouts",
 ]
@@ -139,9 +141,9 @@ def read_rollouts(path: str | Path) -> StoredRollouts:
             if not data.strip():
                 continue
             try:
-                records.append(_decode(json.loads(data), path, line))
-            except DataError:
-                raise
+                records.append(decode_record(json.loads(data)))
+            except DataError as error:
+                raise DataError(str(error), path=path, line=line) from error
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 if not is_whole:
                     return StoredRollouts(records=tuple(records), torn_line=line)
@@ -150,9 +152,13 @@ def read_rollouts(path: str | Path) -> StoredRollouts:
     return StoredRollouts(records=tuple(records))
 
 
-def _encode(record: RolloutRecord, path: Path) -> bytes:
+def encode_record(record: RolloutRecord) -> dict[str, Any]:
+    """The row of one record, as `RolloutWriter` writes it: dictionaries, tuples, text and numbers.
+
+    Further keys beside it (an advantage, say) are read over by `decode_record`.
+    """
     rollout, card = record.rollout, record.card
-    line = {
+    return {
         "step": record.step,
         "prompt": _prompt_text(rollout.task.prompt),
         "completion": rollout.text,
@@ -163,24 +169,32 @@ def _encode(record: RolloutRecord, path: Path) -> bytes:
         "rollout": _plain(rollout),
         "card": _plain(card),
     }
+
+
+def decode_record(row: Mapping[str, Any]) -> RolloutRecord:
+    """The record of a row that `encode_record` made and a file gave back.
+
+    Raises DataError for an unknown schema version; KeyError, ValueError, TypeError or
+    AttributeError for a row that is no record.
+    """
+    version = row["schema_version"]
+    if version != SCHEMA_VERSION:
+        known = f"this version reads {SCHEMA_VERSION}"
+        raise DataError(f"unknown schema_version {version!r} ({known})")
+    card = row["card"]
+    return RolloutRecord(
+        rollout=_rollout(row["rollout"]),
+        card=None if card is None else _card(card),
+        step=row["step"],
+    )
+
+
+def _encode(record: RolloutRecord, path: Path) -> bytes:
     try:
-        # ensure_ascii would hide every script but one; it is needed for half a surrogate pair.
-        try:
-            return _dumps(line, ensure_ascii=False).encode() + b"\n"
-        except UnicodeEncodeError:
-            return _dumps(line, ensure_ascii=True).encode() + b"\n"
+        return to_json_line(encode_record(record))
     except (ValueError, TypeError) as error:
-        raise DataError(f"rollout {rollout.id} cannot be stored: {error}", path=path) from error
-
-
-def _dumps(line: Mapping[str, Any], *, ensure_ascii: bool) -> str:
-    return json.dumps(line, ensure_ascii=ensure_ascii, allow_nan=False, default=_python_number)
-
-
-def _python_number(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is not JSON data")
+        what = f"rollout {record.rollout.id} cannot be stored: {error}"
+        raise DataError(what, path=path) from error
 
 
 def _plain(value: Any) -> Any:
@@ -198,19 +212,6 @@ def _prompt_text(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
     return "\n\n".join(f"[{message.role}] {message.content}" for message in prompt)
-
-
-def _decode(line: Mapping[str, Any], path: str | Path, number: int) -> RolloutRecord:
-    version = line["schema_version"]
-    if version != SCHEMA_VERSION:
-        known = f"this version reads {SCHEMA_VERSION}"
-        raise DataError(f"unknown schema_version {version!r} ({known})", path=path, line=number)
-    card = line["card"]
-    return RolloutRecord(
-        rollout=_rollout(line["rollout"]),
-        card=None if card is None else _card(card),
-        step=line["step"],
-    )
 
 
 def _rollout(data: Mapping[str, Any]) -> Rollout:
@@ -237,8 +238,13 @@ def _turn(data: Mapping[str, Any]) -> Turn:
 
 
 def _card(data: Mapping[str, Any]) -> ScoreCard:
-    components = {name: Component(**component) for name, component in data["components"].items()}
+    components = {name: _component(component) for name, component in data["components"].items()}
     return ScoreCard(**{**data, "components": components})
+
+
+def _component(data: Mapping[str, Any]) -> Component:
+    steps = tuple(StepScore(**step) for step in data.get("steps") or ())
+    return Component(**{**data, "steps": steps})
 
 
 def _tuples(value: Any) -> Any:

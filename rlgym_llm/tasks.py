@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from rlgym_llm.errors import DataError, UserError, nearest
+from rlgym_llm.rows.file_format import file_format, read_rows
+from rlgym_llm.rows.jsonl import read_jsonl
+from rlgym_llm.rows.parquet import read_parquet
+from rlgym_llm.rows.row import Reject, Row, RowStream
 from rlgym_llm.types import Task
 
 __all__ = [
     "BadLinePolicy",
+    "FileTasks",
     "GeneratorTasks",
     "JsonlTasks",
     "ListTasks",
@@ -22,9 +25,6 @@ __all__ = [
     "TaskSource",
     "file_tasks",
 ]
-
-Row = Mapping[str, Any]
-"""One row of a data file: its columns by name."""
 
 RowToTask = Callable[[Row], Task]
 """What an environment makes of a row; KeyError means a missing column, ValueError a bad value."""
@@ -44,15 +44,6 @@ class TaskSource(Protocol):
     def __getitem__(self, index: int, /) -> Task:
         """Task ``index``, from 0. Raises IndexError past the end."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reject:
-    """A line that was set aside, and why."""
-
-    line: int
-    """Line of a JSONL file or row of a parquet file, from 1."""
-    reason: str
 
 
 class ListTasks:
@@ -147,60 +138,32 @@ class _FileTasks(ListTasks):
         self.rejects = tuple(rejects)
         """Lines set aside under ``on_bad_line="skip"``."""
 
-    def _rows(self) -> Iterator[tuple[int, Row | DataError]]:
+    def _rows(self) -> RowStream:
         raise NotImplementedError
 
 
 class JsonlTasks(_FileTasks):
     """One JSON object a line (UTF-8, a byte order mark allowed); blank lines are passed over."""
 
-    def _rows(self) -> Iterator[tuple[int, Row | DataError]]:
-        with self.path.open("rb") as file:
-            for line, data in enumerate(file, start=1):
-                if data.strip() not in (b"", b"\xef\xbb\xbf"):
-                    yield line, self._parse(data, line)
-
-    def _parse(self, data: bytes, line: int) -> Row | DataError:
-        try:
-            row = json.loads(
-                data.decode("utf-8-sig" if line == 1 else "utf-8"), parse_constant=_refuse_constant
-            )
-        except json.JSONDecodeError as error:
-            # The decoder saw one line, so its own line number is always 1.
-            return DataError(
-                f"bad JSON: {error.msg} at column {error.colno}", path=self.path, line=line
-            )
-        except (ValueError, RecursionError) as error:
-            return DataError(f"bad JSON: {error}", path=self.path, line=line)
-        if not isinstance(row, dict):
-            found = type(row).__name__
-            return DataError(f"expected a JSON object, got {found}", path=self.path, line=line)
-        return row
+    def _rows(self) -> RowStream:
+        return read_jsonl(self.path)
 
 
 class ParquetTasks(_FileTasks):
     """Rows of a parquet file. Foreign metadata is ignored; integers beside nulls stay integers.
 
-    Needs pyarrow, which is imported here and not before.
+    Needs pyarrow, which is imported then and not before.
     """
 
-    def _rows(self) -> Iterator[tuple[int, Row | DataError]]:
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError as error:
-            raise UserError(
-                "reading parquet needs pyarrow: pip install 'rlgym-llm[train]'"
-            ) from error
-        try:
-            with pq.ParquetFile(self.path) as file:
-                line = 0
-                for batch in file.iter_batches():
-                    for row in batch.to_pylist():
-                        line += 1
-                        yield line, row
-        except pa.ArrowException as error:
-            raise DataError(f"bad parquet: {_first_line(error)}", path=self.path) from error
+    def _rows(self) -> RowStream:
+        return read_parquet(self.path)
+
+
+class FileTasks(_FileTasks):
+    """Rows of any file that `read_rows` reads: ``.json`` arrays, ``.jsonl.gz`` and so on."""
+
+    def _rows(self) -> RowStream:
+        return read_rows(self.path)
 
 
 _BY_SUFFIX: Mapping[str, type[_FileTasks]] = {
@@ -217,28 +180,27 @@ def file_tasks(
     columns: Mapping[str, str] | None = None,
     on_bad_line: BadLinePolicy = "error",
     key: str | None = None,
-) -> JsonlTasks | ParquetTasks:
-    """The source that the file's ending asks for: ``.jsonl``, ``.ndjson`` or ``.parquet``.
+) -> JsonlTasks | ParquetTasks | FileTasks:
+    """The source that the file's ending asks for: `JsonlTasks`, `ParquetTasks` or `FileTasks`.
 
-    Raises DataError, as `JsonlTasks` and `ParquetTasks` do, for any other ending too.
+    Raises DataError, as they do, for an unknown ending too.
     """
-    source = _BY_SUFFIX.get(Path(path).suffix.lower())
-    if source is None:
-        raise DataError(f"unknown file type; expected one of {', '.join(_BY_SUFFIX)}", path=path)
+    file_format(Path(path))
+    source = _BY_SUFFIX.get(Path(path).suffix.lower(), FileTasks)
     tasks: Any = source(path, to_task, columns=columns, on_bad_line=on_bad_line, key=key)
     return tasks  # type: ignore[no-any-return]
 
 
 def _map_row(
-    row: Row | DataError,
+    row: Row | Reject,
     to_task: RowToTask,
     columns: Mapping[str, str],
     path: Path,
     line: int,
 ) -> Task:
     """The task of a row; whatever is wrong with the row becomes a DataError with file and line."""
-    if isinstance(row, DataError):
-        raise row
+    if isinstance(row, Reject):
+        raise row.error(path)
     try:
         return to_task({**row, **{field: row[column] for field, column in columns.items()}})
     except KeyError as error:
@@ -251,10 +213,6 @@ def _missing_column(name: str, row: Row) -> str:
     guess = nearest(str(name), [str(column) for column in row])
     hint = f"; did you mean {guess!r}?" if guess else ""
     return f"no column {name!r}{hint} (columns: {', '.join(map(str, row)) or 'none'})"
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _first_line(error: Exception) -> str:

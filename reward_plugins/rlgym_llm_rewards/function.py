@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlgym_llm.errors import UserError
-from rlgym_llm.rewards import FunctionReward, RawScore, RewardContext
+from rlgym_llm.rewards import FunctionReward, RawScore, Reward, RewardContext
 from rlgym_llm.types import Rollout, Score
 from rlgym_llm_rewards.user_function import load_function
 
@@ -48,6 +48,13 @@ class Function(FunctionReward):
 
     def __post_init__(self) -> None:
         function = load_function(self.path)
+        if isinstance(function, Reward) or (
+            isinstance(function, type) and issubclass(function, Reward)
+        ):
+            raise UserError(
+                f"{self.path} is a Reward, no function: name it in a RewardSpec and give the file "
+                "with --plugin"
+            )
         declared: dict[str, Any] = {"name": self.name, "range": Function.range}
         judge = None
         if marked := getattr(function, "__rlgym_reward__", None):

@@ -43,6 +43,7 @@ class RewardModel(Reward):
     """
 
     name = "reward_model"
+    needs = ("prompt",)
     range = (-math.inf, math.inf)
 
     model: str

@@ -53,6 +53,7 @@ class Judge(Reward):
     """
 
     name = "judge"
+    needs = ("prompt",)
     backend: Backend = "async"
 
     base_url: str
@@ -114,7 +115,7 @@ class Judge(Reward):
         text = read_criteria(self.criteria)
         criteria = Criteria(text=text, scale=self.scale, reply=self.reply)
         if criteria.needs_answer:
-            object.__setattr__(self, "needs", ("answer",))
+            object.__setattr__(self, "needs", ("prompt", "answer"))
         object.__setattr__(self, "_criteria", criteria)
         object.__setattr__(self, "_pattern", _compiled(self.pattern))
 

@@ -58,6 +58,7 @@ class PRM(Reward):
     """
 
     name = "prm"
+    needs = ("prompt",)
     granularity: Granularity = "step"
 
     function: str | None = None

@@ -58,6 +58,7 @@ _OFFER = re.compile(
       |happy\s+to\s+help)\b[^\n]*\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
+_OFFER_HINTS = ("know", "free", "you", "hall", "hould", "happy")
 # The number of a heading, and of an item of a list.
 _HEADING = re.compile(r"\n[ \t]*#{1,6}[ \t]+[*_]*(?:\w+[ \t]+)?(\d{1,3})[.):](?!\d)")
 _ITEM = re.compile(r"\n[ \t]*[*_]*(\d{1,3})[.)][ \t]+(?=[*_]*[^\W\d_]{2})")
@@ -130,8 +131,9 @@ def _is_expression(text: str) -> bool:
 def _without_asides(window: str) -> str:
     """The window without what is no statement at its end, and without numbers that only count."""
     near = max(len(window) - _MAX_REMARK, 0)
-    for aside in (_OFFER, _BRACKETED):
-        match = aside.search(window, near)
+    tail = window[near:].lower()
+    for aside, hints in ((_OFFER, _OFFER_HINTS), (_BRACKETED, "(")):
+        match = aside.search(window, near) if any(map(tail.__contains__, hints)) else None
         if match and _UP_TO_LAST_DIGIT.match(window, 0, match.start()):
             window = window[: match.start()]
     return _without_labels(window)
@@ -142,6 +144,8 @@ def _without_labels(text: str) -> str:
     text = f"\n{text}"
     labels = [match.span(1) for match in _HEADING.finditer(text)]
     items = list(_ITEM.finditer(text))
+    if not labels and not items:
+        return text[1:]
     numbers = [-9, *(int(item[1]) for item in items), -9]
     for index, item in enumerate(items, 1):
         if numbers[index] - numbers[index - 1] == 1 or numbers[index + 1] - numbers[index] == 1:

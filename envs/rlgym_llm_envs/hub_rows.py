@@ -1,0 +1,57 @@
+"""Rows of a data set of the Hugging Face hub, or of its cache."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rlgym_llm.errors import DataError, UserError, nearest
+
+__all__ = ["hub_rows", "parse_address"]
+
+
+def parse_address(address: str) -> tuple[str, str | None, str | None]:
+    """``OWNER/NAME[:CONFIG[:SPLIT]]`` as (name, config, split); an empty part is left open.
+
+    >>> parse_address("openai/gsm8k:main:test"), parse_address("owner/name::train")
+    (('openai/gsm8k', 'main', 'test'), ('owner/name', None, 'train'))
+    """
+    name, config, split = (*address.split(":"), "", "")[:3]
+    if not name or address.count(":") > 2:
+        raise UserError(f"hf:{address} is not hf:OWNER/NAME[:CONFIG[:SPLIT]]")
+    return name, config or None, split or None
+
+
+def hub_rows(address: str) -> Iterable[Mapping[str, Any]]:
+    """The rows, read from disk as they are gone through; without a split the training split.
+
+    A set that is not in the cache is downloaded first. Raises DataError where the package
+    ``datasets`` is missing, the set cannot be had, or no split of it is meant.
+    """
+    name, config, split = parse_address(address)
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(
+            f"hf:{address} needs the package datasets: pip install 'rlgym-llm[train]'"
+        ) from error
+    # The hub client tells of every retry; the user gets one line when all have failed.
+    client_log = logging.getLogger("huggingface_hub")
+    level = client_log.level
+    client_log.setLevel(logging.ERROR)
+    try:
+        found = datasets.load_dataset(name, config)
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"hf:{address} cannot be had from the hub ({reason})") from error
+    finally:
+        client_log.setLevel(level)
+    if split is None:
+        split = "train" if "train" in found or len(found) != 1 else next(iter(found))
+    if split not in found:
+        guess = nearest(split, found)
+        hint = f"; did you mean {guess!r}?" if guess else ""
+        raise DataError(f"hf:{address} has no split {split!r}{hint} (splits: {', '.join(found)})")
+    rows: Iterable[Mapping[str, Any]] = found[split]
+    return rows

@@ -1,0 +1,294 @@
+"""Rows of a known layout, read as samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
+
+from rlgym_llm.conversations import is_conversation, reply_text, split_reply, to_messages, to_prompt
+from rlgym_llm.errors import DataError
+from rlgym_llm.types import Message, Prompt, Rollout
+
+__all__ = ["FIELDS", "Layout", "LayoutName", "Sample", "listed", "solved_columns", "value_at"]
+
+Row = Mapping[str, Any]
+
+LayoutName = Literal["plain", "rollouts", "messages", "verl", "verl_dump", "trl", "gsm8k_solutions"]
+"""``plain``: columns by their usual names; ``rollouts``: what `RolloutWriter` writes;
+``messages``: OpenAI's or ShareGPT's conversations; ``verl``: its parquet, with ``responses`` where
+it was generated from; ``verl_dump``: its rollout dumps; ``trl``: its completions table;
+``gsm8k_solutions``: a question a row, one object ``{solution, is_correct}`` a model."""
+
+FIELDS: Final = (
+    *("prompt", "completion", "answer", "id", "group", "data_source"),
+    *("label", "reward", "step", "token_ids", "logprobs"),
+)
+"""What a layout finds columns for, and what an explicit mapping may name."""
+
+
+class Sample(NamedTuple):
+    """One completion of one prompt, as any layout gives it; a task without one has None there.
+
+    A tuple and no dataclass: files hold millions of rows, and a tuple is made four times as fast.
+    """
+
+    id: str
+    """The id column as text; else the number that the row was read under."""
+    prompt: Prompt | None
+    """None where there is no such column. Never empty."""
+    completion: str | None
+    answer: str | None
+    """Ground truth as text: 3 is ``"3"``, a list or an object its JSON."""
+    data_source: str
+    group: str | None
+    """What siblings share: the group column as text, else the prompt's text or its JSON."""
+    columns: Mapping[str, Any]
+    """The whole row, also what rewards may ask for by name; not a copy, so not to be changed."""
+    label: bool | None = None
+    """Whether it is right, where the file says so."""
+    reward: float | None = None
+    """The score that the file already has."""
+    step: int | None = None
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] | None = None
+    """One per token of ``token_ids``."""
+    rollout: Rollout | None = None
+    """The whole record, where the file is a rollout dump."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Which column (or path such as ``reward_model.ground_truth``) holds what; None for none.
+
+    Plain data: it pickles to workers and is printed where people ask what was recognised.
+    """
+
+    name: LayoutName
+    prompt: str | None = None
+    completion: str | None = None
+    """``verl``: a list of completions, each a sample of its own."""
+    answer: str | None = None
+    id: str | None = None
+    group: str | None = None
+    data_source: str | None = None
+    label: str | None = None
+    reward: str | None = None
+    step: str | None = None
+    token_ids: str | None = None
+    logprobs: str | None = None
+    needs: frozenset[str] = frozenset()
+    """Fields without which a row is bad."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The fields that were found, with their columns."""
+        found = {name: getattr(self, name) for name in FIELDS}
+        return {name: column for name, column in found.items() if column is not None}
+
+    def to_samples(self, row: Row, number: int = 1) -> list[Sample]:
+        """The samples of one row: one, or one for each of its completions.
+
+        ``number`` is the line or row the reader gave, from 1; it names the row where no column
+        does. Raises DataError without file and line (the caller knows them) for an empty prompt, a
+        missing value that is needed, and a value of the wrong kind.
+
+        >>> from rlgym_llm.layouts import recognise
+        >>> layout = recognise([{"question": "2+3?", "response": "5", "gold": 5}])
+        >>> sample = layout.to_samples({"question": "2+3?", "response": "5", "gold": 5}, 7)[0]
+        >>> sample.id, sample.prompt, sample.completion, sample.answer
+        ('7', '2+3?', '5', '5')
+        """
+        try:
+            samples = _READERS[self.name](self, row, number)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, DataError):
+                raise
+            what = f"no {error}" if isinstance(error, KeyError) else error
+            raise DataError(f"not a row of the layout {self.name}: {what}") from error
+        if self.needs:
+            for sample in samples:
+                self._check_needs(sample, row)
+        return samples
+
+    def _sample(self, row: Row, number: int) -> Sample:
+        # Runs for every row of a file: JSON names no column None, so get(None) is None.
+        get = row.get
+        prompt = get(self.prompt)  # type: ignore[arg-type]
+        if prompt is None:
+            prompt = value_at(row, self.prompt)
+        if prompt is not None and not (type(prompt) is str and prompt and not prompt[0].isspace()):
+            prompt = to_prompt(prompt)
+        completion = get(self.completion)  # type: ignore[arg-type]
+        if type(completion) is not str:
+            completion = value_at(row, self.completion)
+            completion = None if completion is None else reply_text(completion)
+        answer = get(self.answer)  # type: ignore[arg-type]
+        if type(answer) is not str:
+            answer = _text(value_at(row, self.answer))
+        name = value_at(row, self.id) if self.id is not None else None
+        group = value_at(row, self.group) if self.group is not None else None
+        if group is not None:
+            group = str(group)
+        else:
+            group = prompt if prompt is None or isinstance(prompt, str) else _group(prompt)
+        source = value_at(row, self.data_source) if self.data_source is not None else None
+        sample = Sample(
+            str(number if name is None else name),
+            prompt,
+            completion,
+            answer,
+            "unknown" if source is None else str(source),
+            group,
+            row,
+        )
+        if self.label is self.reward is self.step is self.token_ids is self.logprobs is None:
+            return sample
+        return self._with_rest(sample, row)
+
+    def _with_rest(self, sample: Sample, row: Row) -> Sample:
+        token_ids, logprobs = value_at(row, self.token_ids), value_at(row, self.logprobs)
+        label, reward, step = (
+            value_at(row, self.label),
+            value_at(row, self.reward),
+            value_at(row, self.step),
+        )
+        return sample._replace(
+            label=label if isinstance(label, bool) else None,
+            reward=float(reward) if isinstance(reward, int | float) else None,
+            step=step if isinstance(step, int) else None,
+            token_ids=tuple(token_ids) if token_ids else (),
+            logprobs=tuple(logprobs) if logprobs else None,
+        )
+
+    def _check_needs(self, sample: Sample, row: Row) -> None:
+        for name in self.needs:
+            if getattr(sample, name) is None:
+                column = getattr(self, name)
+                where = f"column {column!r}" if column else f"layout {self.name}"
+                raise DataError(f"the row has no {name} ({where}; its columns: {listed(row)})")
+
+
+def value_at(row: Row, path: str | None) -> Any:
+    """What stands in the column, or under the path with dots where no column is called so.
+
+    >>> value_at({"reward_model": {"ground_truth": "5"}}, "reward_model.ground_truth")
+    '5'
+    """
+    if path is None or path in row:
+        return row.get(path)  # type: ignore[arg-type]
+    value: Any = row
+    for part in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
+    return value
+
+
+def listed(row: Row) -> str:
+    """The row's columns, for an error message."""
+    return ", ".join(map(str, row)) or "none"
+
+
+def solved_columns(row: Row) -> list[str]:
+    """Columns of objects ``{solution, is_correct}``, as GSM8K's example solutions have them."""
+    return [
+        column
+        for column, value in row.items()
+        if isinstance(value, Mapping) and "solution" in value and "is_correct" in value
+    ]
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _group(messages: Sequence[Message]) -> str:
+    return json.dumps([message.to_dict() for message in messages], ensure_ascii=False)
+
+
+def _read_rollout(layout: Layout, row: Row, number: int) -> list[Sample]:
+    from rlgym_llm.store import decode_record
+
+    record = decode_record(row)
+    rollout, task = record.rollout, record.rollout.task
+    return [
+        Sample(
+            id=rollout.id,
+            prompt=task.prompt,
+            completion=rollout.text,
+            answer=task.answer,
+            data_source=task.data_source,
+            group=rollout.group_id,
+            columns=row,
+            reward=record.card.reward if record.card else None,
+            step=record.step,
+            rollout=rollout,
+        )
+    ]
+
+
+def _read_chat(layout: Layout, row: Row, number: int) -> list[Sample]:
+    chat = value_at(row, layout.prompt)
+    if chat is None:
+        raise DataError(f"the row has no {layout.prompt!r} (its columns: {listed(row)})")
+    asked, reply = split_reply(to_messages(chat))
+    to_prompt([message.to_dict() for message in asked])  # an empty question is an error here too
+    rest = replace(layout, prompt=None)._sample(row, number)
+    group = rest.group
+    if group is None:
+        group = _group(asked)
+    return [rest._replace(prompt=asked, completion=reply, group=group)]
+
+
+def _read_verl(layout: Layout, row: Row, number: int) -> list[Sample]:
+    replies = value_at(row, layout.completion)
+    if not isinstance(replies, list | tuple) or is_conversation(replies):
+        return [layout._sample(row, number)]
+    sample = replace(layout, completion=None)._sample(row, number)
+    if len(replies) == 1:
+        return [sample._replace(completion=reply_text(replies[0]))]
+    return [
+        sample._replace(id=f"{sample.id}-{index}", completion=reply_text(reply))
+        for index, reply in enumerate(replies)
+    ]
+
+
+def _read_solutions(layout: Layout, row: Row, number: int) -> list[Sample]:
+    models = solved_columns(row)
+    sample = layout._sample(row, number)
+    shared = {column: value for column, value in row.items() if column not in models}
+    samples = []
+    for model in models:
+        name, solved = f"{sample.id}-{model}", row[model]
+        columns = {**shared, "id": name, "model": model, "completion": solved["solution"]}
+        columns["is_correct"] = solved["is_correct"]
+        samples.append(
+            sample._replace(
+                id=name,
+                completion=reply_text(solved["solution"]),
+                label=solved["is_correct"],
+                columns=columns,
+            )
+        )
+    return samples
+
+
+def _read_plain(layout: Layout, row: Row, number: int) -> list[Sample]:
+    return [layout._sample(row, number)]
+
+
+_READERS: Final[Mapping[str, Callable[[Layout, Row, int], list[Sample]]]] = {
+    "plain": _read_plain,
+    "rollouts": _read_rollout,
+    "messages": _read_chat,
+    "verl": _read_verl,
+    "verl_dump": _read_plain,
+    "trl": _read_plain,
+    "gsm8k_solutions": _read_solutions,
+}
