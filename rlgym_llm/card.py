@@ -12,11 +12,15 @@ from rlgym_llm.errors import RewardError
 from rlgym_llm.gate import Gate
 from rlgym_llm.reward_config import Const, Soft
 from rlgym_llm.types import CardStatus, Component, Score, ScoreCard, ScoreStatus
+from rlgym_llm.unchecked import unchecked
 
 __all__ = ["FAILED", "OnError", "OnTruncated", "Term", "compose"]
 
 FAILED = (ScoreStatus.ERROR, ScoreStatus.TIMEOUT)
 """Statuses of a score that was wanted and did not come."""
+
+# Millions are made, of values that a Score and the lines below have checked.
+_component_of, _card = unchecked(Component), unchecked(ScoreCard)
 
 OnError = Literal["mask", "raise", "zero"] | Const
 OnTruncated = Literal["keep", "zero", "soft", "mask"] | Soft
@@ -96,9 +100,7 @@ def compose(
         if not math.isfinite(reward):
             status, error = CardStatus.FAILED_REWARD, f"the composed reward is {reward}"
             reward = None
-    return ScoreCard(
-        rollout_id=rollout_id, reward=reward, status=status, components=components, error=error
-    )
+    return _card(rollout_id, reward, status, components, error)
 
 
 def _component(
@@ -134,16 +136,16 @@ def _component(
         contribution = transformed = 0.0
     elif transformed is not None:
         contribution = (0.0 if truncated == "zero" else term.weight) * transformed + 0.0  # no -0.0
-    return Component(
-        raw=score.value,
-        weight=term.weight,
-        transformed=transformed,
-        contribution=contribution,
-        status=status,
-        steps=score.steps,
-        info=score.info,
-        error=error,
-        seconds=score.seconds,
+    return _component_of(
+        score.value,
+        term.weight,
+        transformed,
+        contribution,
+        status,
+        score.steps,
+        score.info,
+        error,
+        score.seconds,
     )
 
 

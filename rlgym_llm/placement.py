@@ -31,9 +31,9 @@ def token_rewards(
       ``w (gamma Phi_k - Phi_{k-1})`` with Phi_0 = 0 (Ng, Harada and Russell 1999).
 
     What is left of the reward (of a clip, a gate, a transform, shares that do not add up) lands on
-    the last sampled token, so that ``math.fsum`` over all tokens equals ``card.reward``, to
-    the rounding of the largest of them. Potentials are summed discounted: with gamma < 1 the plain
-    sum differs from R by what discounting takes. Observation tokens are not sampled and are not in the result.
+    the last sampled token, so that ``math.fsum`` over all tokens equals ``card.reward``, to the
+    rounding of the largest of them. Potentials are summed discounted: with gamma < 1 the plain sum
+    differs from R by what discounting takes. Observation tokens are not in the result.
 
     Raises ValueError for a card without a reward, a rollout without a sampled token, and steps
     that cannot be placed since the completion has no ``token_char_ends``.

@@ -22,6 +22,7 @@ from rlgym_llm.scorer_call import (
     split_rows,
 )
 from rlgym_llm.types import Rollout, RolloutGroup, Score, ScoreStatus
+from rlgym_llm.unchecked import unchecked
 
 __all__ = [
     "check_needs",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 _MAX_ERROR_CHARS = 500
+_score = unchecked(Score)  # of values that are checked here, or were where the reward made them
 
 
 def score_rollouts(
@@ -129,7 +131,7 @@ def read_score(
         error = f"took {taken:.3g} s of its {bound.timeout_s:g} s"
         return failed_score(bound, rollout, error, seconds, ScoreStatus.TIMEOUT)
     if type(value) is float and math.isfinite(value):
-        return Score(name=bound.name, value=value, seconds=seconds)
+        return _score(bound.name, value, ScoreStatus.OK, (), {}, None, seconds)
     if value is None:
         status = ScoreStatus.NOT_APPLICABLE
         return Score(name=bound.name, value=None, status=status, seconds=seconds)
@@ -139,7 +141,7 @@ def read_score(
         number = _to_float(value)
     except (TypeError, ValueError, OverflowError) as failure:
         return failed_score(bound, rollout, describe(failure), seconds)
-    return Score(name=bound.name, value=number, seconds=seconds)
+    return _score(bound.name, number, ScoreStatus.OK, (), {}, None, seconds)
 
 
 def _adopted(bound: BoundReward, rollout: Rollout, score: Score, seconds: float) -> Score:
@@ -154,15 +156,7 @@ def _adopted(bound: BoundReward, rollout: Rollout, score: Score, seconds: float)
                 span = f"[{step.char_start}, {step.char_end})"
                 error = f"a step covers {span} of a text of {num_chars} characters"
                 return failed_score(bound, rollout, error, seconds)
-    return Score(
-        name=bound.name,
-        value=score.value,
-        status=score.status,
-        steps=score.steps,
-        info=score.info,
-        error=words,
-        seconds=seconds,
-    )
+    return _score(bound.name, score.value, score.status, score.steps, score.info, words, seconds)
 
 
 def _to_float(value: Any) -> float:

@@ -68,7 +68,7 @@ class ScoreStatus(StrEnum):
 
     OK = "ok"
     NOT_APPLICABLE = "not_applicable"
-    """The reward returned None, or its ``when`` is of other rows: its term drops out, nothing failed."""
+    """The reward returned None, or its ``when`` is of other rows: its term drops out."""
     SKIPPED = "skipped"
     """A closed gate spared the call: its term is 0."""
     ERROR = "error"
@@ -332,7 +332,8 @@ class StepScore:
         if not math.isfinite(self.value):
             raise ValueError(f"a step's value is {self.value}; it is finite")
         if not 0 <= self.char_start <= self.char_end:
-            raise ValueError(f"a step covers [{self.char_start}, {self.char_end}), which is no span")
+            span = f"[{self.char_start}, {self.char_end})"
+            raise ValueError(f"a step covers {span}, which is no span")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Gates, conditions, combinations and what reads what: which rewards are called, and what counts."""
+"""Gates, conditions, combinations: which rewards are called, and what counts."""
 
 import pytest
 
@@ -147,8 +147,14 @@ class TestGates:
 
     @pytest.mark.parametrize(
         ("op", "value", "is_open"),
-        [(">=", 0.5, True), (">", 0.5, False), ("<=", 0.5, True), ("<", 0.5, False)]
-        + [("==", 0.5, True), ("!=", 0.5, False)],
+        [
+            (">=", 0.5, True),
+            (">", 0.5, False),
+            ("<=", 0.5, True),
+            ("<", 0.5, False),
+            ("==", 0.5, True),
+            ("!=", 0.5, False),
+        ],
     )
     def test_comparisons(self, op, value, is_open):
         assert Gate(on="x", op=op, value=value).is_open(0.5) is is_open
@@ -302,7 +308,7 @@ class TestReading:
     def test_what_is_read_must_be_there(self):
         with pytest.raises(ConfigError, match="'doubt' reads component 'right', which is not"):
             cards({"components": {"doubt": 1.0}}, [])
-        with pytest.raises(ConfigError, match="reads component 'rihgt'.*did you mean 'right'"):
+        with pytest.raises(ConfigError, match=r"reads component 'rihgt'.*did you mean 'right'"):
             read_rewards({"components": {"right": {}, "judge": {"gate": {"on": "rihgt"}}}})
 
     def test_circles_are_refused(self):

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlgym_llm import estimators
-from rlgym_llm.estimators import Moments, maj_at_k, mean_and_interval, pass_at_k
+from rlgym_llm.estimators import maj_at_k, pass_at_k
+from rlgym_llm.intervals import mean_and_interval
+from rlgym_llm.moments import Moments
 
 COUNTS = st.integers(1, 60).flatmap(
     lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))

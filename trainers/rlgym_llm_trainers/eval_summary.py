@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlgym_llm.estimators import Interval, maj_at_k, mean_and_interval, pass_at_k
+from rlgym_llm.estimators import maj_at_k, pass_at_k
+from rlgym_llm.intervals import Interval, mean_and_interval
 from rlgym_llm.types import CardStatus, RolloutStatus
 from rlgym_llm_trainers.eval_rows import EvalRow
 
@@ -51,9 +52,9 @@ def summarize(
         "accuracy": None,
         "pass@k": None,
         "maj@k": None,
-        "reward": _mean(rows, lambda row: row.reward),
+        "reward": _mean(rows, [row.reward for row in rows]),
         "components": {
-            name: _mean(rows, lambda row, name=name: row.raw.get(name))
+            name: _mean(rows, [row.raw.get(name) for row in rows])
             for name in dict.fromkeys(name for row in rows for name in row.raw)
         },
         "truncated": sum(row.is_truncated for row in rows),
@@ -62,17 +63,17 @@ def summarize(
         ),
         "failed_scores": dict(Counter(name for row in rows for name in row.failed)),
         "masked": sum(row.card_status is CardStatus.MASKED for row in rows),
-        "tokens": _mean(rows, lambda row: float(row.num_tokens)),
+        "tokens": _mean(rows, [float(row.num_tokens) for row in rows]),
         "timing": _timing(totals or {}),
     }
     if accuracy is None:
         return summary
-    summary["accuracy"] = _mean(rows, lambda row: row.raw.get(accuracy))
+    summary["accuracy"] = _mean(rows, [row.raw.get(accuracy) for row in rows])
     sources = sorted({row.data_source for row in rows})
     if len(sources) > 1:
         summary["accuracy_by_data_source"] = {
             source: _mean(
-                [r for r in rows if r.data_source == source], lambda r: r.raw.get(accuracy)
+                rows, [r.raw.get(accuracy) if r.data_source == source else None for r in rows]
             )
             for source in sources
         }
@@ -124,15 +125,14 @@ def summary_text(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _mean(
-    rows: Sequence[EvalRow], value_of: Callable[[EvalRow], float | None]
-) -> dict[str, Any] | None:
+def _mean(rows: Sequence[EvalRow], values: Sequence[float | None]) -> dict[str, Any] | None:
     """The mean over rollouts that have a value, siblings as one cluster; None where none has."""
-    found = [(value, row.group_id) for row in rows if (value := value_of(row)) is not None]
+    pairs = zip(rows, values, strict=True)
+    found = [(value, row.group_id) for row, value in pairs if value is not None]
     if not found:
         return None
-    values, groups = zip(*found, strict=True)
-    return _json(mean_and_interval(values, groups=groups), len(values))
+    numbers, groups = zip(*found, strict=True)
+    return _json(mean_and_interval(numbers, groups=groups), len(numbers))
 
 
 def _over_tasks(values: Sequence[float]) -> dict[str, Any] | None:

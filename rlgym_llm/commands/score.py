@@ -1,0 +1,260 @@
+"""``rlgym score``: rewards on generations that exist, by the composer that training uses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+from rlgym_llm.cli import guarded, plugin_parser
+from rlgym_llm.commands.score_text import print_diff, print_summary, progress_bar
+from rlgym_llm.errors import ConfigError, UnknownNameError, UserError
+from rlgym_llm.layouts import FIELDS, LayoutName
+from rlgym_llm.offline.diff import diff_scores
+from rlgym_llm.offline.inputs import open_inputs
+from rlgym_llm.offline.score_files import score_files
+from rlgym_llm.offline.settings import OfflineSettings, OnBadLine
+from rlgym_llm.offline.summary import Summary, exit_code
+from rlgym_llm.plugins import Plugins
+from rlgym_llm.registry import find_env
+from rlgym_llm.reward_config import RewardsConfig, build_rewards, read_rewards
+from rlgym_llm.reward_flags import parse_reward_flag, with_options
+from rlgym_llm.yaml_text import read_yaml_file
+
+__all__ = ["main", "script"]
+
+_VERDICTS = ("math", "exact_match", "multiple_choice", "regex")
+"""Rewards that say right or wrong: the first component of one is the accuracy."""
+_CHUNK_BYTES = (1 << 16, 1 << 20)
+_CHUNKS_PER_FILE = 32
+
+_EPILOG = """\
+  rlgym score generations.jsonl --reward math=1.0 --reward format=0.2
+  rlgym score dump.parquet --env math-gsm8k --map completion=response -o scored.parquet
+
+Every row keeps its columns and gets one more, rlgym: {schema_version, reward, status, components}.
+Output is in the order of the input. Beside it stand .summary.json and, for lines that are no rows,
+.rejects.jsonl. A run that was stopped goes on when it is started again.
+
+exit code: 0 every row read and scored, 1 lines were set aside or rewards failed, 2 wrong usage"""
+
+
+def script() -> int:
+    """``rlgym-score``; returns the command's exit code."""
+    return guarded(main, sys.argv[1:], "rlgym-score")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Scores the files and prints what it came to; raises UserError, DataError or RewardError."""
+    options = _parser().parse_intermixed_args(argv)
+    plugins = Plugins.discover(options.plugin)
+    config, accuracy = _rewards(options, plugins)
+    built = build_rewards(config, plugins)
+    try:
+        inputs = open_inputs(
+            options.files,
+            mapping=dict(map(_pair, options.map)),
+            layout=options.layout,
+            needs={need for reward in built.values() for need in reward.needs},
+            score_column=options.score_column,
+        )
+        output = options.output or f"{Path(options.files[0]).with_suffix('')}.scored.jsonl"
+        if any(Path(output).resolve() == Path(file.path).resolve() for file in inputs):
+            raise UserError(f"{output} is an input too: give the output another name with -o")
+        is_slow = any(
+            (config.components[name].backend or reward.backend) != "inline"
+            for name, reward in built.items()
+        )
+        size = _chunk_bytes(sum(file.size for file in inputs), is_slow=is_slow)
+        settings = OfflineSettings(
+            inputs=inputs,
+            output=output,
+            rewards=config.model_dump(mode="json", exclude_none=True),
+            plugins=tuple(str(Path(path).absolute()) for path in options.plugin),
+            evaluation=options.eval,
+            step=options.step,
+            score_column=options.score_column,
+            accuracy=accuracy,
+            on_bad_line=options.on_bad_line,
+            limit=options.limit,
+            timeout_s=options.timeout,
+            memory_mb=options.memory or None,
+            chunk_bytes=options.chunk_bytes or size,
+        )
+        with progress_bar(sum(file.size for file in inputs)) as progress:
+            summary = score_files(
+                settings,
+                num_workers=options.workers or _num_cores(),
+                ks=options.k,
+                overwrite=options.overwrite,
+                progress=progress,
+            )
+            diff = None if options.diff is None else diff_scores(settings, options.diff)
+            if options.report is not None:
+                _report(settings, summary, options.report)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise UserError(f"{where}{error.strerror or error}") from error
+    if options.json:
+        shown = {**summary, "sample": len(summary["sample"])}
+        print(json.dumps(shown if diff is None else {**shown, "diff": asdict(diff)}))
+    else:
+        print_summary(summary, settings)
+        if diff is not None:
+            print_diff(diff, settings)
+    return exit_code(summary)
+
+
+def _chunk_bytes(total: int, *, is_slow: bool) -> int:
+    """How much of the files a worker takes at a time.
+
+    Little, where rows are slow or few: all workers have some, and what is lost with one that is
+    stopped is soon scored again.
+    """
+    low, high = _CHUNK_BYTES
+    return low if is_slow else max(low, min(high, total // _CHUNKS_PER_FILE))
+
+
+def _parser() -> Any:
+    parser = plugin_parser("rlgym score", "Scores generations that exist, without a model.")
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="JSON lines (.jsonl, .ndjson) or .parquet")
+    add("-o", "--output", metavar="OUT", help="default: FILE.scored.jsonl; or a .parquet")
+    add("--overwrite", action="store_true", help="replace OUT")
+    reward = parser.add_argument_group("rewards")
+    reward.add_argument(
+        "--reward",
+        action="append",
+        default=[],
+        metavar="NAME=WEIGHT",
+        help="or file.py:name=WEIGHT",
+    )
+    reward.add_argument("--rewards", metavar="FILE", help="a rewards section in YAML")
+    reward.add_argument("--env", metavar="ID", help="the rewards that this environment gives")
+    reward.add_argument(
+        "--option", action="append", default=[], metavar="NAME.KEY=VALUE", help="of a component"
+    )
+    reward.add_argument("--eval", action="store_true", help="weights of evaluation")
+    reward.add_argument("--step", type=_count, metavar="N", help="training step for schedules")
+    reward.add_argument("--accuracy", metavar="NAME", help="component that says right or wrong")
+    reward.add_argument("--k", type=_ks, metavar="1,4", help="of pass@k and maj@k")
+    rows = parser.add_argument_group("rows")
+    rows.add_argument(
+        "--map", action="append", default=[], metavar="FIELD=COLUMN", help=", ".join(FIELDS)
+    )
+    rows.add_argument("--layout", choices=get_args(LayoutName), help="default: recognised")
+    rows.add_argument("--limit", type=_positive, metavar="N", help="only so many lines")
+    rows.add_argument("--on-bad-line", choices=get_args(OnBadLine), default="set-aside")
+    rows.add_argument("--score-column", default="rlgym", metavar="NAME", help="default: rlgym")
+    run = parser.add_argument_group("run")
+    run.add_argument("--workers", type=_positive, metavar="N", help="default: every core")
+    run.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=30.0,
+        metavar="S",
+        help="of a row, in seconds; default 30",
+    )
+    run.add_argument(
+        "--memory", type=_count, default=4096, metavar="MIB", help="of a worker; 0: unbounded"
+    )
+    run.add_argument("--chunk-bytes", type=_positive, help=argparse.SUPPRESS)
+    run.add_argument("--diff", metavar="OLD", help="a scored file: which verdicts changed since")
+    run.add_argument("--report", metavar="FILE", help="write an HTML report")
+    run.add_argument("--json", action="store_true", help="print the summary as JSON")
+    return parser
+
+
+def _rewards(options: argparse.Namespace, plugins: Plugins) -> tuple[RewardsConfig, str | None]:
+    """The configuration that the flags describe, and the component that says right or wrong."""
+    data: dict[str, Any] = {}
+    accuracy = None
+    if options.env is not None:
+        env = plugins.load(find_env(options.env, plugins))
+        data = _section(env.default_rewards)
+        accuracy = env.accuracy
+    if options.rewards is not None:
+        data = _section(read_yaml_file(options.rewards))
+    config = read_rewards(data)
+    components = dict(config.components)
+    components.update(map(parse_reward_flag, options.reward))
+    if not components:
+        raise ConfigError(
+            "no reward is configured: give --reward NAME=WEIGHT, such as --reward math=1.0, "
+            "or --rewards FILE or --env ID"
+        )
+    components = with_options(components, options.option)
+    # Every row is wanted; what failed is in it and in the summary.
+    config = config.model_copy(update={"components": components, "max_error_rate": 1.0})
+    config = read_rewards(config.model_dump(exclude_none=True), plugins)
+    if options.accuracy is not None:
+        if options.accuracy not in components:
+            raise UnknownNameError("component", options.accuracy, components)
+        return config, options.accuracy
+    if accuracy not in components:
+        verdicts = (n for n, c in components.items() if c.reward in _VERDICTS)
+        accuracy = next(verdicts, None)
+    return config, accuracy
+
+
+def _section(data: Any) -> dict[str, Any]:
+    if isinstance(data, RewardsConfig):
+        return data.model_dump(exclude_none=True)
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"a rewards section is a mapping, not {type(data).__name__}")
+    inner = data.get("rewards", data) if set(data) == {"rewards"} else data
+    return dict(inner)
+
+
+def _num_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _report(settings: OfflineSettings, summary: Summary, path: str) -> None:
+    try:
+        from rlgym_llm.report import write_report
+
+        write_report(settings.output, summary, path)
+    except ImportError as error:
+        raise UserError(f"--report needs a package that is not here: {error}") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    field, equals, column = text.partition("=")
+    if not (field and equals and column):
+        raise UserError(f"--map takes FIELD=COLUMN, such as completion=response, not {text!r}")
+    return field, column
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
+def _ks(text: str) -> list[int]:
+    return sorted({_positive(part) for part in text.split(",")})

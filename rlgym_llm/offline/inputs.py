@@ -1,0 +1,102 @@
+"""The files to score, looked at before anything starts: what each holds, and in which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rlgym_llm.errors import DataError, UserError
+from rlgym_llm.layouts import FIELDS, Layout, LayoutName, recognise
+from rlgym_llm.offline.chunks import LONGEST_LINE
+from rlgym_llm.offline.lines import BadRowError, parse_row
+from rlgym_llm.offline.samples import sample_columns
+from rlgym_llm.offline.settings import InputFile, file_format
+
+__all__ = ["open_inputs"]
+
+_ROWS_LOOKED_AT = 100
+_LINES_LOOKED_AT = 10_000
+_BOM = b"\xef\xbb\xbf"
+
+
+def open_inputs(
+    paths: Sequence[str],
+    *,
+    mapping: Mapping[str, str],
+    layout: LayoutName | None,
+    needs: Collection[str],
+    score_column: str,
+) -> tuple[InputFile, ...]:
+    """Recognises the layout of every file by its first rows.
+
+    ``needs`` are columns that the rewards ask for; a file without one is refused here, while a
+    row without one is that row's failure later. Raises DataError, naming the file.
+    """
+    wanted = dict.fromkeys(["completion", *(field for field in FIELDS if field in needs)])
+    files = []
+    for path in paths:
+        rows, first_bad = _first_rows(path)
+        found: Layout | None = None
+        if rows:
+            if all(score_column in row for row in rows):
+                raise DataError(
+                    f"has a column {score_column!r} already, which is never overwritten: "
+                    "give the new scores another name with --score-column",
+                    path=path,
+                )
+            found = recognise(rows, mapping, name=layout, needs=wanted, path=path)
+            found = replace(found, needs=frozenset({"completion"}))
+        elif first_bad is not None:
+            raise DataError(f"holds no row that can be read; first: {first_bad}", path=path)
+        status = Path(path).stat()
+        files.append(
+            InputFile(
+                path=path,
+                size=status.st_size,
+                mtime_ns=status.st_mtime_ns,
+                layout=found,
+                is_expanded=found is not None and _is_expanded(rows, found),
+            )
+        )
+    return tuple(files)
+
+
+def _is_expanded(rows: Sequence[Mapping[str, Any]], layout: Layout) -> bool:
+    for row in rows:
+        with suppress(DataError):
+            return any(columns is not row for _, columns in sample_columns(row, 1, layout))
+    return False
+
+
+def _first_rows(path: str) -> tuple[list[dict[str, Any]], str | None]:
+    """The first rows, and what is wrong with the first line that is none."""
+    if not Path(path).is_file():
+        what = "this is a folder" if Path(path).is_dir() else "no such file"
+        raise DataError(what, path=path)
+    if file_format(path) == "parquet":
+        from rlgym_llm.offline.parquet_input import first_rows
+
+        return first_rows(path, _ROWS_LOOKED_AT), None
+    if (suffix := Path(path).suffix.lower()) not in (".jsonl", ".ndjson", ".json"):
+        raise UserError(
+            f"{path}: files to score end in .jsonl or .parquet, not {suffix or 'nothing'}; "
+            "rlgym data convert makes one of the others"
+        )
+    rows: list[dict[str, Any]] = []
+    first_bad: str | None = None
+    with Path(path).open("rb") as file:
+        for number in range(1, _LINES_LOOKED_AT):
+            line = file.readline(LONGEST_LINE)
+            if not line or len(rows) == _ROWS_LOOKED_AT:
+                break
+            line = (line.removeprefix(_BOM) if number == 1 else line).strip()
+            if not line:
+                continue
+            try:
+                rows.append(parse_row(line))
+            except BadRowError as error:
+                first_bad = first_bad or f"line {number}, {error}"
+    return rows, first_bad

@@ -1,0 +1,112 @@
+"""What the summary needs of each row, as a few bytes beside the output."""
+
+from __future__ import annotations
+
+import math
+from hashlib import blake2b
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from rlgym_llm.types import CardStatus, Component, ScoreCard, ScoreStatus
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["CARD_STATUSES", "SCORE_STATUSES", "Records", "hash64"]
+
+CARD_STATUSES = tuple(CardStatus)
+"""A card's status by its number in a record."""
+SCORE_STATUSES = tuple(ScoreStatus)
+"""A score's status by its number; one more stands for a component that the card lacks."""
+_CARD_NUMBER = {status: number for number, status in enumerate(CARD_STATUSES)}
+_SCORE_NUMBER = {status: number for number, status in enumerate(SCORE_STATUSES)}
+_ABSENT = (math.nan, math.nan, 0.0, len(SCORE_STATUSES))
+
+_ROW_FIELDS = (
+    ("line", "Q"),
+    ("length", "I"),
+    ("file", "H"),
+    ("status", "B"),
+    ("label", "b"),
+    ("group", "Q"),
+    ("answer", "Q"),
+    ("chars", "I"),
+    ("reward", "d"),
+)
+_COMPONENT_FIELDS = (("raw", "d"), ("contribution", "d"), ("seconds", "f"), ("status", "B"))
+_NUMPY = {"Q": "<u8", "I": "<u4", "H": "<u2", "B": "u1", "b": "i1", "d": "<f8", "f": "<f4"}
+
+
+def hash64(text: str) -> int:
+    """A number that stands for the text, the same in every process; never 0.
+
+    >>> hash64("2 + 3 = ?") == hash64("2 + 3 = ?") != hash64("2 + 4 = ?")
+    True
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") or 1
+
+
+class Records:
+    """How the rows of a run with these components are packed, one after the other.
+
+    ``line`` is the input's, from 1; ``length`` the bytes of the output line; ``label`` 1, 0 or -1
+    for none; ``group`` and ``answer`` are hashes, 0 for none; absent numbers are NaN.
+    """
+
+    def __init__(self, components: tuple[str, ...]) -> None:
+        self.components = components
+        codes = [code for _, code in _ROW_FIELDS]
+        codes += [code for _, code in _COMPONENT_FIELDS] * len(components)
+        self._struct = Struct("<" + "".join(codes))
+        self.size = self._struct.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The records as numpy reads them; a component's fields are called ``0.raw`` and so on."""
+        import numpy as np
+
+        fields = [(name, _NUMPY[code]) for name, code in _ROW_FIELDS]
+        for index in range(len(self.components)):
+            fields += [(f"{index}.{name}", _NUMPY[code]) for name, code in _COMPONENT_FIELDS]
+        return np.dtype(fields)
+
+    def pack(
+        self,
+        card: ScoreCard,
+        *,
+        line: int,
+        length: int,
+        file: int,
+        label: bool | None,
+        group: int,
+        answer: int,
+        chars: int,
+    ) -> bytes:
+        """One row."""
+        fields: list[float] = []
+        for name in self.components:
+            part = card.components.get(name)
+            fields += _ABSENT if part is None else _numbers(part)
+        return self._struct.pack(
+            line,
+            length,
+            file,
+            _CARD_NUMBER[card.status],
+            -1 if label is None else label,
+            group,
+            answer,
+            chars,
+            math.nan if card.reward is None else card.reward,
+            *fields,
+        )
+
+
+def _numbers(part: Component) -> tuple[float, float, float, int]:
+    raw, contribution = part.raw, part.contribution
+    return (
+        math.nan if raw is None else raw,
+        math.nan if contribution is None else contribution,
+        part.seconds,
+        _SCORE_NUMBER[part.status],
+    )

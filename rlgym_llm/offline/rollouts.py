@@ -1,0 +1,50 @@
+"""Stored samples as rollouts, so that the composer of training scores them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rlgym_llm.layouts import Sample
+from rlgym_llm.types import Completion, FinishReason, Rollout, RolloutStatus, Task, Turn
+from rlgym_llm.unchecked import unchecked
+
+__all__ = ["to_rollout"]
+
+_NO_PROMPT: Final = " "
+"""A task has a prompt; where the file has none, this says nothing and is never empty."""
+# Half a million rows a minute pass here, and nothing in them is left for the checks to refuse.
+_task, _completion = unchecked(Task), unchecked(Completion)
+_turn, _rollout = unchecked(Turn), unchecked(Rollout)
+
+
+def to_rollout(sample: Sample) -> Rollout:
+    """The finished episode that a stored sample is; one of the layout ``rollouts`` is one already.
+
+    The columns ``finish_reason`` ("length") and ``truncated`` say that a budget cut it short.
+
+    >>> sample = Sample("7", "2+3?", "5", "5", "unknown", None, {"finish_reason": "length"})
+    >>> rollout = to_rollout(sample)
+    >>> rollout.text, rollout.task.answer, rollout.turns[0].completion.finish_reason.value
+    ('5', '5', 'length')
+    """
+    if sample.rollout is not None:
+        return sample.rollout
+    columns = sample.columns
+    is_cut = columns.get("finish_reason") == "length"
+    reason = FinishReason.LENGTH if is_cut else FinishReason.STOP
+    truncated = columns.get("truncated") is True
+    text, group = sample.completion or "", sample.group
+    prompt = _NO_PROMPT if sample.prompt is None else sample.prompt
+    if sample.token_ids:
+        logprobs = sample.logprobs
+        if logprobs is not None and len(logprobs) != len(sample.token_ids):
+            logprobs = None  # of other tokens, such as the prompt's too
+        completion = Completion(
+            text=text, token_ids=sample.token_ids, logprobs=logprobs, finish_reason=reason
+        )
+    else:
+        completion = _completion(text, (), None, None, (), None, reason)
+    task = _task(prompt, sample.answer, sample.data_source, columns, sample.id)
+    turn = _turn((), completion, (), None)
+    group = sample.id if group is None else group
+    return _rollout(sample.id, task, group, 0, 0, (turn,), True, truncated, RolloutStatus.OK, None)

@@ -1,0 +1,183 @@
+"""A scoring run from end to end: chunks to workers, parts to the output."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from rlgym_llm.layouts import Layout
+from rlgym_llm.offline.chunks import Chunk, jsonl_chunks
+from rlgym_llm.offline.isolate import score_chunk
+from rlgym_llm.offline.lines import BadRowError, parse_row
+from rlgym_llm.offline.parquet_input import parquet_chunks, piece_path
+from rlgym_llm.offline.part import finished_parts
+from rlgym_llm.offline.samples import group_of
+from rlgym_llm.offline.settings import OfflineSettings
+from rlgym_llm.sandbox import LONGEST_S, Sandbox
+
+__all__ = ["Progress", "plan", "score_chunks"]
+
+Progress = Callable[[Chunk], None]
+"""Told of every chunk that is scored, also of those that were before."""
+
+
+def plan(settings: OfflineSettings, done: set[str], *, by_group: bool) -> Iterator[Chunk]:
+    """The chunks of all inputs, in order, found while one reads on: memory is constant."""
+    index, left = 0, settings.limit
+    for number, file in enumerate(settings.inputs):
+        chunks: Iterator[Chunk]
+        if file.format == "parquet":
+            chunks = parquet_chunks(
+                file.path,
+                settings.work,
+                file=number,
+                index=index,
+                chunk_bytes=settings.chunk_bytes,
+                done=done,
+                limit=left,
+                row_key=partial(_row_group, layout=file.layout) if by_group else None,
+            )
+        else:
+            chunks = jsonl_chunks(
+                file.path,
+                file=number,
+                index=index,
+                chunk_bytes=settings.chunk_bytes,
+                limit=left,
+                group_key=partial(_line_group, layout=file.layout) if by_group else None,
+            )
+        for chunk in chunks:
+            index = chunk.index + 1
+            if left is not None:
+                left -= chunk.num_lines
+            yield chunk
+
+
+def score_chunks(
+    settings: OfflineSettings,
+    components: list[str],
+    *,
+    num_workers: int,
+    by_group: bool,
+    progress: Progress,
+) -> int:
+    """Scores every chunk that is not yet; returns the number of all.
+
+    As many are on their way as there are workers. Raises what the first of them raises.
+    """
+    done = finished_parts(settings.work)
+    path = settings.work / "settings.json"
+    path.write_text(settings.to_json())
+    chunks = _Shared(plan(settings, done, by_group=by_group))
+    lock = threading.Lock()
+    sandbox = Sandbox(
+        "rlgym_llm.offline.worker:open_scorer",
+        factory_argument=str(path),
+        num_workers=num_workers,
+        deadline_s=settings.timeout_s,
+        memory_mb=settings.memory_mb,
+        memory="auto",
+        start_deadline_s=LONGEST_S,
+        max_calls=1 << 40,
+    )
+
+    def work() -> None:
+        for chunk in chunks:
+            try:
+                if chunk.name not in done:
+                    score_chunk(sandbox.call, chunk, components, settings.work)
+                    piece_path(settings.work, chunk).unlink(missing_ok=True)
+                with lock:
+                    progress(chunk)
+            except BaseException as error:
+                chunks.fail(chunk, error)
+                return
+            chunks.finish(chunk)
+
+    with closing(sandbox), ThreadPoolExecutor(num_workers) as threads:
+        for _ in range(num_workers):
+            threads.submit(work)
+        try:
+            error = chunks.wait()
+        except BaseException:  # such as KeyboardInterrupt
+            chunks.stop()
+            sandbox.close()
+            raise
+        if error is not None:
+            sandbox.close()  # ends what the others are at
+            raise error
+    return chunks.num_given
+
+
+class _Shared:
+    """One iterator of chunks for several threads, and what became of those given out."""
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self._changed = threading.Condition()
+        self._is_stopped = False
+        self._at_work: set[int] = set()
+        self._errors: dict[int, BaseException] = {}
+        self.num_given = 0
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        with self._changed:
+            if self._is_stopped:
+                raise StopIteration
+            try:
+                chunk = next(self._chunks)
+            except BaseException as error:  # StopIteration, or a file that breaks off
+                if not isinstance(error, StopIteration):
+                    self._errors[self.num_given] = error
+                self._is_stopped = True
+                self._changed.notify()
+                raise StopIteration from None
+            self._at_work.add(chunk.index)
+            self.num_given += 1
+            return chunk
+
+    def stop(self) -> None:
+        """Gives out no further chunk."""
+        self._is_stopped = True
+
+    def finish(self, chunk: Chunk) -> None:
+        with self._changed:
+            self._at_work.discard(chunk.index)
+            self._changed.notify()
+
+    def fail(self, chunk: Chunk, error: BaseException) -> None:
+        with self._changed:
+            self._at_work.discard(chunk.index)
+            self._errors[chunk.index] = error
+            self._is_stopped = True
+            self._changed.notify()
+
+    def wait(self) -> BaseException | None:
+        """Waits until all is done, or until the first error in the order of the input is known."""
+        with self._changed:
+            while True:
+                first = min(self._errors, default=None)
+                if first is None:
+                    if self._is_stopped and not self._at_work:
+                        return None
+                elif not any(index < first for index in self._at_work):
+                    return self._errors[first]
+                self._changed.wait()
+
+
+def _row_group(row: Mapping[str, Any], number: int, *, layout: Layout | None) -> str | None:
+    return group_of(row, number, layout)
+
+
+def _line_group(line: bytes, number: int, *, layout: Layout | None) -> str | None:
+    try:
+        return group_of(parse_row(line.strip()), number, layout)
+    except BadRowError:
+        return None

@@ -1,0 +1,41 @@
+"""Frozen records made without their checks, where millions of them are made of checked values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, make_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["unchecked"]
+
+_Record = TypeVar("_Record", bound="DataclassInstance")
+
+
+def unchecked(record: type[_Record]) -> Callable[..., _Record]:
+    """A constructor that takes every field by position, in order, and checks and copies nothing.
+
+    A frozen dataclass sets its fields one by one through ``object.__setattr__``, which takes five
+    times as long as making an object of the same slots that is not frozen and giving it its class.
+    Only for dataclasses with ``slots=True`` and values that their own checks have nothing to say
+    to; the result is equal to that of the constructor in all ways.
+
+    >>> from rlgym_llm.types import Message
+    >>> make_message = unchecked(Message)
+    >>> make_message("user", "2+3?", None, (), None) == Message(role="user", content="2+3?")
+    True
+    """
+    thawed: Any = make_dataclass(
+        f"_{record.__name__}",
+        [field.name for field in fields(record)],
+        slots=True,
+    )
+
+    def make(*values: Any) -> _Record:
+        made: Any = thawed(*values)
+        made.__class__ = record
+        return made  # type: ignore[no-any-return]
+
+    return make

@@ -1,0 +1,157 @@
+"""What is written beside the rows: score cards as JSON, records, and parts that cannot be torn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlgym_llm.offline.card_json import card_json
+from rlgym_llm.offline.lines import BadLine
+from rlgym_llm.offline.part import Part, Place, error_kind, finished_parts, place_of
+from rlgym_llm.offline.records import Records
+from rlgym_llm.types import CardStatus, Component, ScoreCard, ScoreStatus, StepScore, Task
+from rlgym_llm.unchecked import unchecked
+
+numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+texts = st.none() | st.text()
+json_data = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers(-(2**60), 2**60) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(numbers, numbers, texts, st.dictionaries(st.text(), json_data, max_size=3), st.text())
+def test_a_card_reads_back_as_it_was_and_is_strict_json(
+    raw: float | None,
+    contribution: float | None,
+    error: str | None,
+    info: dict[str, object],
+    name: str,
+) -> None:
+    part = Component(
+        raw=raw,
+        weight=0.25,
+        transformed=raw,
+        contribution=contribution,
+        status=ScoreStatus.OK,
+        steps=(StepScore(value=0.5, char_start=0, char_end=3),),
+        info=info,
+        error=error,
+    )
+    card = ScoreCard(
+        rollout_id="r",
+        reward=raw,
+        status=CardStatus.MASKED if raw is None else CardStatus.SCORED,
+        components={name: part},
+        error=error,
+    )
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    found = json.loads(card_json(card), parse_constant=refuse)
+    assert found["reward"] == raw
+    assert found.get("error") == error
+    written = found["components"][name]
+    assert list(written) == [
+        *("raw", "weight", "transformed", "contribution", "status", "steps", "info", "error")
+    ]
+    assert (written["raw"], written["contribution"], written["error"]) == (raw, contribution, error)
+    assert written["steps"] == [[0.5, 0, 3]]
+    assert written["info"].keys() == info.keys()
+
+
+def test_numbers_of_other_kinds_are_written_as_numbers() -> None:
+    part = Component(
+        raw=np.float32(0.5),
+        weight=1,
+        transformed=True,
+        contribution=np.float64(2),
+        status=ScoreStatus.OK,
+    )
+    card = ScoreCard(
+        rollout_id="r", reward=np.float64(1.5), status="scored", components={"a": part}
+    )
+    found = json.loads(card_json(card))
+    assert found["reward"] == 1.5
+    assert [found["components"]["a"][key] for key in ("raw", "transformed", "contribution")] == [
+        *(0.5, 1.0, 2.0)
+    ]
+
+
+def test_records_read_back_as_they_were_packed() -> None:
+    records = Records(("a", "b"))
+    part = Component(
+        raw=0.5, weight=1.0, transformed=0.5, contribution=0.25, status=ScoreStatus.OK, seconds=2.0
+    )
+    card = ScoreCard(rollout_id="r", reward=None, status="masked", components={"b": part})
+    packed = records.pack(
+        card, line=7, length=100, file=1, label=True, group=2**64 - 1, answer=3, chars=9
+    )
+    assert len(packed) == records.size
+    (row,) = np.frombuffer(packed, dtype=records.dtype)
+    assert (row["line"], row["length"], row["file"], row["label"]) == (7, 100, 1, 1)
+    assert (row["group"], row["answer"], row["chars"]) == (2**64 - 1, 3, 9)
+    assert np.isnan(row["reward"])
+    assert np.isnan(row["0.raw"])
+    assert (row["1.raw"], row["1.contribution"], row["1.seconds"]) == (0.5, 0.25, 2.0)
+
+
+def write(part: Part, number: int) -> None:
+    part.write(b"line %d\n" % number, b"%4d" % number)
+    part.error(number, "mine", f"reward 'mine' on rollout '{number}': ValueError: no {number}")
+
+
+def test_what_was_not_flushed_is_written_again(tmp_path: Path) -> None:
+    with Part(tmp_path, "part-0") as part:
+        write(part, 1)
+        part.reject(BadLine.of("in.jsonl", 2, "bad JSON", b"{"))
+        part.flush(Place(line=2, sample=1, ordinal=1))
+        write(part, 3)  # lost: the process ends here
+    # Ends in the middle of writing: bytes behind what the journal knows, and half an entry.
+    for kind, torn in (("lines", b"line 3, torn"), ("journal", b"[9, 9, 9")):
+        with (tmp_path / f"part-0.{kind}").open("ab") as file:
+            file.write(torn)
+    assert place_of(tmp_path, "part-0") == Place(line=2, sample=1, ordinal=1)
+    assert finished_parts(tmp_path) == set()
+    with Part(tmp_path, "part-0") as part:
+        assert part.place == Place(line=2, sample=1, ordinal=1)
+        write(part, 3)
+        part.flush(Place(line=3, sample=1, ordinal=2))
+        part.finish(record_size=4)
+    assert (tmp_path / "part-0.lines").read_bytes() == b"line 1\nline 3\n"
+    assert (tmp_path / "part-0.records").read_bytes() == b"   1   3"
+    assert finished_parts(tmp_path) == {"part-0"}
+    done = json.loads((tmp_path / "part-0.done").read_text())
+    assert (done["num_rows"], done["num_bytes"]) == (2, 14)
+    assert done["rejects"] == {"bad JSON": {"count": 1, "lines": [2], "example": "bad JSON"}}
+    (kind,) = done["errors"]["mine"]
+    assert kind == "ValueError: no N"
+    assert done["errors"]["mine"][kind]["lines"] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ("reward 'a' on rollout 'it'\"s: x': TypeError: no 'y' in \"z\"", None),
+        ("reward 'a' on rollout '7': TypeError: no 'y' in \"z\"", "TypeError: no '...' in '...'"),
+        ("reward 'a' on rollout \"it's\": over 3.5 s", "over N s"),
+        ("the gold '12' of 3", "the gold '...' of N"),
+    ],
+)
+def test_errors_are_counted_by_kind(error: str, kind: str | None) -> None:
+    assert kind is None or error_kind(error) == kind
+
+
+def test_an_unchecked_record_equals_a_checked_one() -> None:
+    made = unchecked(Task)("2+3?", "5", "here", {"a": 1}, "7")
+    assert type(made) is Task
+    assert made == Task(prompt="2+3?", answer="5", data_source="here", info={"a": 1}, id="7")
+    with pytest.raises(AttributeError):
+        made.answer = "6"  # type: ignore[misc]
