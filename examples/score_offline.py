@@ -1,48 +1,33 @@
-"""Scores generations that already exist: JSON lines of prompt, completion and answer.
+"""Composes rewards on rows that exist, in Python; for files of any size there is `rlgym score`.
 
-python examples/score_offline.py generations.jsonl --reward math=1.0 --reward format=0.2
+python examples/score_offline.py generations.jsonl
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 from pathlib import Path
 
-from rlgym_llm import Completion, Plugins, RewardComposer, Rollout, Task, Turn
-from rlgym_llm.reward_config import RewardsConfig
-from rlgym_llm.reward_flags import parse_reward_flag
+from rlgym_llm import Plugins, RewardComposer
+from rlgym_llm.expressions import R
+from rlgym_llm.layouts import recognise
+from rlgym_llm.offline.rollouts import to_rollout
 
-
-def to_rollout(row: dict[str, str], index: int) -> Rollout:
-    """One stored row as a finished rollout, ready to score."""
-    turn = Turn(new_prompt_token_ids=(), completion=Completion(text=row["completion"]))
-    return Rollout(
-        id=str(index),
-        task=Task(prompt=row["prompt"], answer=row["answer"]),
-        group_id=row["prompt"],
-        sample_index=index,
-        seed=0,
-        turns=(turn,),
-        terminated=True,
-    )
+REWARDS = 1.0 * R("math") + 0.2 * R("format", style="hash") - 0.001 * R("length", unit="chars")
 
 
 def main() -> None:
-    """Prints each row with its reward and every component's raw score."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--reward", action="append", required=True, metavar="NAME=WEIGHT")
-    arguments = parser.parse_args()
-    components = dict(parse_reward_flag(flag) for flag in arguments.reward)
-    # Every row is wanted, those that cannot be scored too: their reward is null.
-    config = RewardsConfig(components=components, max_error_rate=1.0)
-    rows = [json.loads(line) for line in arguments.file.read_text("utf-8").splitlines()]
-    rollouts = [to_rollout(row, index) for index, row in enumerate(rows)]
-    with RewardComposer(config, Plugins.discover()) as composer:
-        for row, card in zip(rows, composer(rollouts), strict=True):
+    """Prints each row's reward, and every component's raw score."""
+    rows = [json.loads(line) for line in Path(sys.argv[1]).read_text("utf-8").splitlines()]
+    layout = recognise(rows)  # which column is the prompt, the completion, the answer
+    samples = [s for number, row in enumerate(rows, 1) for s in layout.to_samples(row, number)]
+    rollouts = [to_rollout(sample) for sample in samples]
+    # Every row is wanted, also those that cannot be scored: their reward is None.
+    with RewardComposer(REWARDS.to_config(max_error_rate=1.0), Plugins.discover()) as composer:
+        for sample, card in zip(samples, composer(rollouts), strict=True):
             raw = {name: part.raw for name, part in card.components.items()}
-            print(json.dumps({**row, "reward": card.reward, "raw": raw}))
+            print(json.dumps({"id": sample.id, "reward": card.reward, "raw": raw}))
 
 
 if __name__ == "__main__":

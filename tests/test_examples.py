@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 import rlgym_llm
-from rlgym_llm import Plugins
+from rlgym_llm import Completion, Plugins, Rollout, Task, Turn
 from rlgym_llm.check_env import check_env
 from rlgym_llm.check_reward import check_reward
+from rlgym_llm.store import write_rollouts
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+WEIGHTINGS = ["correct first", "format first", "short first"]
 
 
 def run(monkeypatch, name, *arguments):
@@ -28,6 +30,7 @@ def test_every_example_is_tested():
         "compose_rewards.py",
         "my_plugin.py",
         "score_offline.py",
+        "weigh_objectives.py",
     }
 
 
@@ -43,22 +46,73 @@ def test_the_readme_composes_as_it_says():
 def test_compose_rewards(monkeypatch, capsys):
     run(monkeypatch, "compose_rewards.py")
     out = capsys.readouterr().out
-    # 28 characters at -0.001 each: 1.0 + 0.2 - 0.028; and 17 of them: -0.017.
+    # 28 characters at -0.001 each: 1.0 + 0.2 - 0.028; the wrong answer's gate is closed.
     assert "reward 1.172" in out
-    assert "reward -0.017" in out
+    assert "reward 0.000" in out
+    assert "brevity  raw not called" in out
 
 
 def test_score_offline(monkeypatch, capsys, tmp_path):
     rows = [
         {"prompt": "2 + 3?", "completion": "2 + 3 = 5\n#### 5", "answer": "5"},
-        {"prompt": "2 + 3?", "completion": "It is 5.", "answer": "5"},
+        {"question": "2 + 3?", "completion": "It is 5.", "id": "second"},
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run(monkeypatch, "score_offline.py", path, "--reward", "math", "--reward", "format=0.2")
-    scored = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["reward"] for row in scored] == pytest.approx([1.2, 1.0])
-    assert [row["completion"] for row in scored] == [row["completion"] for row in rows]
+    run(monkeypatch, "score_offline.py", path)
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    # 16 characters at -0.001 each: 1.0 + 0.2 - 0.016.
+    assert first == {
+        "id": "1",
+        "reward": pytest.approx(1.184),
+        "raw": {"math": 1.0, "format": 1.0, "length": 16.0},
+    }
+    assert second["id"] == "second"  # it has no answer to be judged by
+    assert second["reward"] is None
+
+
+def stored_rollouts():
+    """Two tasks; of each a right answer, a formatted one and a short one, of 9, 6 and 2 tokens."""
+    texts = {"It makes 5 in all.": 9, "Say\n#### 7": 6, "7": 2}
+    for task in ("a", "b"):
+        for index, (text, num_tokens) in enumerate(texts.items()):
+            completion = Completion(text=text, token_ids=tuple(range(num_tokens)))
+            yield Rollout(
+                id=f"{task}{index}",
+                task=Task(prompt="2 + 3?", answer="5"),
+                group_id=task,
+                sample_index=index,
+                seed=0,
+                turns=(Turn(new_prompt_token_ids=(1,), completion=completion),),
+                terminated=True,
+            )
+
+
+def test_weigh_objectives_of_stored_rollouts(monkeypatch, capsys, tmp_path):
+    stored, picture = tmp_path / "rollouts.jsonl", tmp_path / "picture.png"
+    write_rollouts(stored, list(stored_rollouts()))
+    run(monkeypatch, "weigh_objectives.py", "--file", stored, "--output", picture)
+    lines = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
+    found = {line[0]: line[-3:] for line in lines if len(line) > 2}
+    assert found["any answer"] == ["33.3%", "33.3%", "5.7"]
+    assert found["correct first 1 0.1 -0.0005"] == ["100.0%", "0.0%", "9.0"]
+    assert found["format first"] == ["0.0%", "100.0%", "6.0"]
+    # 0.1 - 0.02 * 9, 0.1 - 0.02 * 6 and -0.02 * 2: the formatted one, then the short one.
+    assert found["short first"] == ["0.0%", "100.0%", "6.0"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_weigh_objectives_samples_and_trains(monkeypatch, capsys, tmp_path):
+    picture = tmp_path / "picture.png"
+    few = ["--env.kwargs.num_problems=4", "--data.train_batch_size=2", "--rollout.n=2"]
+    words = ["--tasks=2", "--n=2", "--steps=1", f"--output={picture}"]
+    run(monkeypatch, "weigh_objectives.py", "--train", *words, *few)
+    out = capsys.readouterr().out
+    sampled, trained = out.split("winners of each group")[1].split("after training")
+    for table, names in ((sampled, ["any answer", *WEIGHTINGS]), (trained, WEIGHTINGS)):
+        rows = [line for line in table.splitlines() if line.count("%") == 2]
+        assert [row[:14].strip() for row in rows] == list(names)
+    assert picture.stat().st_size > 10_000
 
 
 def test_my_plugin_passes_the_shipped_contracts():
