@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlgym_llm.errors import ConfigError, nearest
+from rlgym_llm.errors import ConfigError, did_you_mean
 
 __all__ = ["check_arguments", "named_parameters"]
 
@@ -52,8 +52,7 @@ def check_arguments(who: str, what: Callable[..., Any], kwargs: Mapping[str, Any
     known, takes_any = named_parameters(what)
     for name in kwargs:
         if name not in known and not takes_any:
-            guess = nearest(name, known)
-            hint = f"; did you mean {guess!r}?" if guess else ""
+            hint = did_you_mean(name, known)
             listed = ", ".join(known) or "none"
             raise ConfigError(f"{who} has no argument {name!r}{hint} (arguments: {listed})")
     # Of the outermost only: a constructor gives its base class what that one needs.

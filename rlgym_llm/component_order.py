@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from rlgym_llm.errors import ConfigError, nearest
+from rlgym_llm.errors import ConfigError, did_you_mean
 
 __all__ = ["check_dependencies", "scoring_levels"]
 
@@ -15,8 +15,7 @@ def check_dependencies(reads: Mapping[str, Sequence[str]]) -> None:
     for name, needed in reads.items():
         for other in needed:
             if other not in reads:
-                guess = nearest(other, [known for known in reads if known != name])
-                hint = f"; did you mean {guess!r}?" if guess else ";"
+                hint = did_you_mean(other, [known for known in reads if known != name])
                 raise ConfigError(
                     f"component {name!r} reads component {other!r}, which is not there{hint} "
                     f"(components: {', '.join(reads)})"

@@ -12,7 +12,7 @@ from rlgym_llm.component_order import check_dependencies, scoring_levels
 from rlgym_llm.error_watch import ErrorWatch
 from rlgym_llm.errors import ConfigError, RewardError
 from rlgym_llm.inject import sample_columns
-from rlgym_llm.reward_config import RewardsConfig, build_rewards
+from rlgym_llm.reward_config import Composition, RewardsConfig, build_rewards, read_rewards
 from rlgym_llm.rewards import Reward, RewardContext, RewardPlugins
 from rlgym_llm.scorer import Pending, Scorer, make_scorer, reward_source
 from rlgym_llm.transform import compile_transforms
@@ -47,8 +47,13 @@ class RewardComposer:
     """
 
     def __init__(
-        self, config: RewardsConfig, plugins: RewardPlugins, *, evaluation: bool = False
+        self,
+        config: RewardsConfig | Composition | Mapping[str, Any],
+        plugins: RewardPlugins,
+        *,
+        evaluation: bool = False,
     ) -> None:
+        config = read_rewards(config)
         if not config.components:
             raise ConfigError("no reward is configured; give one, such as --reward math=1.0")
         self.config = config

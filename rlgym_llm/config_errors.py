@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from rlgym_llm.errors import nearest
+from rlgym_llm.errors import did_you_mean
 from rlgym_llm.secrets_mask import MASK, is_secret_name
 from rlgym_llm.yaml_text import dump_value
 
@@ -79,8 +79,8 @@ def _reason(error: ErrorDetails, path: tuple[str, ...], value: Any) -> str:
         return f"expected {words} {error['ctx'][bound]:g}, {got}"
     if kind == "literal_error" and isinstance(value, str):
         expected = error["ctx"]["expected"]
-        guess = nearest(value, re.findall(r"'([^']*)'", expected))
-        return f"expected {expected}, {got}" + (f"; did you mean {guess!r}?" if guess else "")
+        hint = did_you_mean(value, re.findall(r"'([^']*)'", expected))
+        return f"expected {expected}, {got}{hint}"
     expected = _EXPECTED.get(kind.partition("_")[0], "")
     if kind == "too_long":
         return f"too many values, {got}"

@@ -12,7 +12,7 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from rlgym_llm.compose import RewardComposer
-from rlgym_llm.errors import UserError, nearest
+from rlgym_llm.errors import UserError, did_you_mean
 from rlgym_llm.reward_config import RewardsConfig, read_rewards
 from rlgym_llm.rewards import RewardPlugins
 from rlgym_llm.spaces import Conversation, UnicodeText
@@ -209,8 +209,7 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
     def _choose(self, options: Mapping[str, Any]) -> tuple[Task, int | None]:
         for name in options:
             if name not in ("index", "task"):
-                guess = nearest(str(name), ["index", "task"])
-                hint = f"; did you mean {guess!r}?" if guess else ""
+                hint = did_you_mean(str(name), ["index", "task"])
                 raise UserError(f"unknown reset option {name!r}{hint} (known: index, task)")
         if len(options) > 1:
             raise UserError("reset takes the option index or the option task, not both")

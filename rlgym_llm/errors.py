@@ -15,6 +15,7 @@ __all__ = [
     "RlgymError",
     "UnknownNameError",
     "UserError",
+    "did_you_mean",
     "nearest",
 ]
 
@@ -59,8 +60,7 @@ class UnknownNameError(UserError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        guess = nearest(name, names)
-        hint = f"; did you mean {guess!r}?" if guess else ";"
+        hint = did_you_mean(name, names)
         super().__init__(f"unknown {kind} {name!r}{hint} (known: {', '.join(names) or 'none'})")
         self.kind = kind
         self.name = name
@@ -76,6 +76,16 @@ class GeneratorError(RlgymError):
 
 class RewardError(RlgymError):
     """A reward failed and the error policy is ``raise``, or too many rewards failed."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` for the known name closest to ``name``, or nothing.
+
+    >>> did_you_mean("mth", ["math", "format"]), did_you_mean("judge", ["math"])
+    ("; did you mean 'math'?", '')
+    """
+    guess = nearest(name, known)
+    return f"; did you mean {guess!r}?" if guess else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -17,15 +17,24 @@ class Expression:
     """Something that a reward may be made of. ``c * e`` weighs it, ``e1 + e2`` adds."""
 
     def __mul__(self, weight: float) -> Weighted:
-        return Weighted(((self, float(weight)),))
+        return Weighted(tuple((e, w * _number(weight)) for e, w in _terms(self)))
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Weighted:
+        return self * (1.0 / _number(divisor))
 
     def __neg__(self) -> Weighted:
         return -1.0 * self
 
-    def __add__(self, other: Expression) -> Weighted:
+    def __add__(self, other: Expression | int) -> Weighted:
+        if other == 0:  # where `sum` begins
+            return Weighted(_terms(self))
+        if not isinstance(other, Expression):
+            raise ConfigError(f"{other!r} cannot be added to a reward: only rewards can")
         return Weighted((*_terms(self), *_terms(other)))
+
+    __radd__ = __add__
 
     def __sub__(self, other: Expression) -> Weighted:
         return self + -1.0 * other
@@ -56,11 +65,6 @@ class Weighted(Expression):
     """A weighted sum."""
 
     terms: tuple[tuple[Expression, float], ...]
-
-    def __mul__(self, weight: float) -> Weighted:
-        return Weighted(tuple((expression, weight * w) for expression, w in self.terms))
-
-    __rmul__ = __mul__
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -144,6 +148,12 @@ class Switch(Expression):
 
 def _terms(expression: Expression) -> tuple[tuple[Expression, float], ...]:
     return expression.terms if isinstance(expression, Weighted) else ((expression, 1.0),)
+
+
+def _number(weight: Any) -> float:
+    if isinstance(weight, Expression):
+        raise ConfigError("rewards are not multiplied or divided by *: take Product(a, b)")
+    return float(weight)
 
 
 class _Table:

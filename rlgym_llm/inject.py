@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlgym_llm.errors import ConfigError, PluginError, nearest
+from rlgym_llm.errors import ConfigError, PluginError, did_you_mean
 from rlgym_llm.types import Rollout, RolloutGroup, Task
 
 __all__ = ["Injection", "batch_columns", "group_columns", "prompt_text", "sample_columns"]
@@ -93,8 +93,7 @@ class Injection:
         self._takes_components = "components" in known and "components" not in options
         for option in options:
             if option not in known and not self._takes_rest:
-                guess = nearest(option, known)
-                hint = f"; did you mean {guess!r}?" if guess else ";"
+                hint = did_you_mean(option, known)
                 raise ConfigError(
                     f"reward {name!r} has no option {option!r}{hint} "
                     f"(parameters: {', '.join(known) or 'none'})"

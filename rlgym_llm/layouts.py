@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Final, get_args
 
 from rlgym_llm.conversations import is_conversation
-from rlgym_llm.errors import DataError, UnknownNameError, nearest
+from rlgym_llm.errors import DataError, UnknownNameError, did_you_mean, nearest
 from rlgym_llm.layout_samples import (
     FIELDS,
     Layout,
@@ -192,12 +192,10 @@ def _check_mapping(
 ) -> None:
     for field, column in mapping.items():
         if field not in FIELDS:
-            guess = nearest(field, FIELDS)
-            hint = f"; did you mean {guess!r}?" if guess else ""
+            hint = did_you_mean(field, FIELDS)
             raise DataError(f"no field {field!r}{hint} (fields: {', '.join(FIELDS)})", path=path)
         if column not in first and all(value_at(row, column) is None for row in rows):
-            guess = nearest(column, map(str, first))
-            hint = f"; did you mean {guess!r}?" if guess else ""
+            hint = did_you_mean(column, map(str, first))
             raise DataError(
                 f"no column {column!r} for {field}{hint} (columns: {listed(first)})", path=path
             )

@@ -13,7 +13,7 @@ from typing import Any
 import pluggy
 
 from rlgym_llm import hookspecs
-from rlgym_llm.errors import PluginError, nearest
+from rlgym_llm.errors import PluginError, did_you_mean
 from rlgym_llm.hookspecs import PROJECT_NAME
 from rlgym_llm.plugin_sources import PluginRecord, PluginSource, plugin_sources
 from rlgym_llm.specs import SPEC_TYPES, EnvSpec, Kind, Spec
@@ -142,8 +142,7 @@ def _check_hook_names(plugin: Any) -> None:
 
 
 def _hint(hook: str) -> str:
-    guess = nearest(hook, HOOK_NAMES)
-    return (f"; did you mean {guess!r}?" if guess else "") + f" (hooks: {', '.join(HOOK_NAMES)})"
+    return did_you_mean(hook, HOOK_NAMES) + f" (hooks: {', '.join(HOOK_NAMES)})"
 
 
 def _register(hooks: Any, kind: Kind) -> list[Spec]:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rlgym_llm.component_config import ComponentConfig
-from rlgym_llm.errors import ConfigError, nearest
+from rlgym_llm.errors import ConfigError, did_you_mean
 from rlgym_llm.yaml_text import load_scalar
 
 __all__ = ["parse_reward_flag", "read_component", "with_options"]
@@ -51,8 +51,7 @@ def with_options(
         if not equals or not dot or not option:
             raise ConfigError(f"--option {flag!r} is no COMPONENT.KEY=VALUE, as length.unit=chars")
         if name not in found:
-            guess = nearest(name, found)
-            hint = f"; did you mean {guess!r}?" if guess else ";"
+            hint = did_you_mean(name, found)
             raise ConfigError(
                 f"--option {flag!r}: no component {name!r}{hint} (components: {', '.join(found)})"
             )

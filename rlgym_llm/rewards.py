@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlgym_llm.errors import ConfigError, PluginError, UserError, nearest
+from rlgym_llm.errors import ConfigError, PluginError, UserError, did_you_mean
 from rlgym_llm.inject import Injection
 from rlgym_llm.specs import Kind, Spec
 from rlgym_llm.types import Rollout, RolloutGroup, Score, ScoreCard
@@ -291,8 +291,7 @@ def _construct(label: str, cls: type[Reward], options: dict[str, Any]) -> Reward
     ]
     for option in options:
         if option not in known:
-            guess = nearest(option, known)
-            hint = f"; did you mean {guess!r}?" if guess else ";"
+            hint = did_you_mean(option, known)
             raise ConfigError(
                 f"reward {label!r} has no option {option!r}{hint} "
                 f"(options: {', '.join(known) or 'none'})"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlgym_llm.errors import ConfigError, nearest
+from rlgym_llm.errors import ConfigError, did_you_mean
 
 __all__ = ["compile_schedule"]
 
@@ -30,8 +30,7 @@ def compile_schedule(schedule: Mapping[str, Any]) -> Callable[[int], float]:
         raise ConfigError(f"schedule {schedule!r} is no single {{name: argument}}")
     ((name, argument),) = schedule.items()
     if name not in _SCHEDULES:
-        guess = nearest(str(name), _SCHEDULES)
-        hint = f"; did you mean {guess!r}?" if guess else ";"
+        hint = did_you_mean(str(name), _SCHEDULES)
         raise ConfigError(f"unknown schedule {name!r}{hint} (known: {', '.join(_SCHEDULES)})")
     return _steps(argument) if name == "steps" else _ramp(name, argument)
 

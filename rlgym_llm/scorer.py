@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol, get_args
 
-from rlgym_llm.errors import ConfigError, nearest
+from rlgym_llm.errors import ConfigError, did_you_mean
 from rlgym_llm.rewards import Backend, Reward, RewardContext, check_backend
 from rlgym_llm.score import close_reward, score_rollouts, setup_reward
 from rlgym_llm.scorer_call import BoundReward, Pending
@@ -103,8 +103,7 @@ def make_scorer(
     name = name or reward.name
     backend = backend or reward.backend
     if backend not in get_args(Backend):
-        guess = nearest(backend, get_args(Backend))
-        hint = f"; did you mean {guess!r}?" if guess else ";"
+        hint = did_you_mean(backend, get_args(Backend))
         known = ", ".join(get_args(Backend))
         raise ConfigError(f"reward {name!r}: unknown backend {backend!r}{hint} (known: {known})")
     check_backend(reward, backend)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from rlgym_llm.errors import nearest
+from rlgym_llm.errors import did_you_mean
 
 __all__ = ["Section"]
 
@@ -22,7 +22,8 @@ class Section(BaseModel):
     def _name_the_nearest_key(cls, data: Any) -> Any:
         for key in data if isinstance(data, Mapping) else ():
             if key not in cls.model_fields:
-                guess = nearest(str(key), cls.model_fields)
-                hint = f"; did you mean {guess!r}?" if guess else ";"
+                hint = did_you_mean(str(key), cls.model_fields)
+                if isinstance(key, bool):
+                    hint = "; a plain YAML reader takes on, off, yes and no for it: quote them"
                 raise ValueError(f"unknown key {key!r}{hint} (keys: {', '.join(cls.model_fields)})")
         return data

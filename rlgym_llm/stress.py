@@ -13,7 +13,6 @@ from rlgym_llm.types import Score, ScoreStatus
 __all__ = ["Attack", "Finding", "StressReport", "attacks", "stress_reward"]
 
 _MANY = 100_000
-_SLOW_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +124,13 @@ def stress_reward(
     prompt: str = "Ann has 36 pens and buys 36 more. How many are there?",
     gold: str = "72",
     wrong: str = "73",
+    slow_s: float = 5.0,
 ) -> StressReport:
     """Scores every attack on one task; the reward is set up and closed here.
 
     An attack ``pays`` where it gets more than the best honest wrong answer: what a policy is
     taught by it is the trick. It ``fails`` where the reward raises or gives what is no score, and
-    is ``slow`` where a call takes over a second.
+    is ``slow`` where a call takes more than ``slow_s`` seconds.
     """
     plan = attacks(prompt, gold, wrong)
     honest = {"right": tuple(_endings(gold)), "wrong": tuple(_endings(wrong))}
@@ -148,14 +148,15 @@ def stress_reward(
     findings = []
     for attack in plan:
         mine, scores = scores[: len(attack.texts)], scores[len(attack.texts) :]
-        findings.append(_finding(attack, mine, best["wrong"]))
+        findings.append(_finding(attack, mine, best["wrong"], slow_s))
     return StressReport(right=best["right"], wrong=best["wrong"], findings=tuple(findings))
 
 
-def _finding(attack: Attack, scores: Sequence[Score], wrong: float | None) -> Finding:
-    paid = [
-        (s.value, text) for s, text in zip(scores, attack.texts, strict=True) if s.value is not None
-    ]
+def _finding(
+    attack: Attack, scores: Sequence[Score], wrong: float | None, slow_s: float
+) -> Finding:
+    pairs = zip(scores, attack.texts, strict=True)
+    paid = [(score.value, text) for score, text in pairs if score.value is not None]
     value, text = max(paid, key=lambda pair: pair[0], default=(None, attack.texts[0]))
     slowest = max(score.seconds for score in scores)
     failed = next((s for s in scores if s.status in (ScoreStatus.ERROR, ScoreStatus.TIMEOUT)), None)
@@ -164,7 +165,7 @@ def _finding(attack: Attack, scores: Sequence[Score], wrong: float | None) -> Fi
         problem = f"fails: {failed.error}"
     elif value is not None and (wrong is None or value > wrong):
         problem = "pays"
-    elif slowest > _SLOW_S:
+    elif slowest > slow_s:
         problem = "slow"
     return Finding(attack=attack.name, value=value, text=text, seconds=slowest, problem=problem)
 
@@ -174,15 +175,12 @@ def _score(reward: Reward, texts: Sequence[str], prompt: str, gold: str) -> list
         rollout_of(text, prompt=prompt, answer=gold, index=index)
         for index, text in enumerate(texts)
     ]
-    ctx = RewardContext()
+    # One by one where the reward can, so that a slow text shows.
+    calls = [[rollout] for rollout in rollouts] if reward.scope == "sample" else [rollouts]
+    ctx = RewardContext(components={name: (None,) * len(calls[0]) for name in reward.uses})
     reward.setup(ctx)
     try:
-        # One by one where the reward can, so that a slow text shows.
-        if reward.scope == "sample":
-            return [
-                score for rollout in rollouts for score in score_rollouts(reward, [rollout], ctx)
-            ]
-        return score_rollouts(reward, rollouts, ctx)
+        return [score for call in calls for score in score_rollouts(reward, call, ctx)]
     finally:
         reward.close()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from rlgym_llm.errors import DataError, UserError, nearest
+from rlgym_llm.errors import DataError, UserError, did_you_mean
 from rlgym_llm.rows.file_format import file_format, read_rows
 from rlgym_llm.rows.jsonl import read_jsonl
 from rlgym_llm.rows.parquet import read_parquet
@@ -210,8 +210,7 @@ def _map_row(
 
 
 def _missing_column(name: str, row: Row) -> str:
-    guess = nearest(str(name), [str(column) for column in row])
-    hint = f"; did you mean {guess!r}?" if guess else ""
+    hint = did_you_mean(str(name), [str(column) for column in row])
     return f"no column {name!r}{hint} (columns: {', '.join(map(str, row)) or 'none'})"
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlgym_llm.errors import ConfigError, nearest
+from rlgym_llm.errors import ConfigError, did_you_mean
 
 __all__ = ["TRANSFORMS", "compile_transforms"]
 
@@ -92,8 +92,7 @@ def _compile(step: Mapping[str, Any]) -> Callable[[float], float]:
         )
     ((name, argument),) = step.items()
     if name not in TRANSFORMS:
-        guess = nearest(str(name), TRANSFORMS)
-        hint = f"; did you mean {guess!r}?" if guess else ";"
+        hint = did_you_mean(str(name), TRANSFORMS)
         raise ConfigError(f"unknown transform {name!r}{hint} (known: {', '.join(TRANSFORMS)})")
     return TRANSFORMS[name](argument)
 

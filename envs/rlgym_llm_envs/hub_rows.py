@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rlgym_llm.errors import DataError, UserError, nearest
+from rlgym_llm.errors import DataError, UserError, did_you_mean
 
 __all__ = ["hub_rows", "parse_address"]
 
@@ -50,8 +50,7 @@ def hub_rows(address: str) -> Iterable[Mapping[str, Any]]:
     if split is None:
         split = "train" if "train" in found or len(found) != 1 else next(iter(found))
     if split not in found:
-        guess = nearest(split, found)
-        hint = f"; did you mean {guess!r}?" if guess else ""
+        hint = did_you_mean(split, found)
         raise DataError(f"hf:{address} has no split {split!r}{hint} (splits: {', '.join(found)})")
     rows: Iterable[Mapping[str, Any]] = found[split]
     return rows

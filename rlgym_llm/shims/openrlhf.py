@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlgym_llm.conversations import to_prompt
-from rlgym_llm.errors import ConfigError, DataError, nearest
+from rlgym_llm.errors import ConfigError, DataError, did_you_mean
 from rlgym_llm.inject import prompt_text
 from rlgym_llm.rewards import RawScore, Reward, RewardContext
 from rlgym_llm.shims.shared_composer import RewardsLike, SharedComposer, answer_text, number_of
@@ -116,8 +116,7 @@ def openrlhf_reward_func(
         )
     known = scorer.config.components
     if scores is not None and scores not in known:
-        guess = nearest(scores, known)
-        hint = f"; did you mean {guess!r}?" if guess else ""
+        hint = did_you_mean(scores, known)
         raise ConfigError(f"no component {scores!r}{hint} (components: {', '.join(known)})")
     return OpenRlhfRewardFunc(
         scorer=scorer,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlgym_llm.conversations import is_conversation, to_messages, to_prompt
-from rlgym_llm.errors import DataError, nearest
+from rlgym_llm.errors import DataError, did_you_mean
 from rlgym_llm.shims.shared_composer import answer_text
 from rlgym_llm.types import Completion, FinishReason, Message, Rollout, Task, Turn
 
@@ -102,8 +102,7 @@ class TrlBatch:
         if self.answer is None:
             return next((name for name in _ANSWERS if name in lists), None)
         if self.answer not in lists:
-            guess = nearest(self.answer, lists)
-            hint = f"; did you mean {guess!r}?" if guess else ""
+            hint = did_you_mean(self.answer, lists)
             raise DataError(
                 f"TRL's data set has no column {self.answer!r} for the answer{hint} "
                 f"(columns: {', '.join(lists) or 'none'})"

@@ -268,7 +268,8 @@ def test_plugins_add_up(write: Write) -> None:
         (
             "--rewards.components.math.wieght 3",
             "rewards.components.math: unknown key 'wieght'; did you mean 'weight'? "
-            "(keys: reward, weight, options, eval_weight)",
+            "(keys: reward, weight, options, eval_weight, gate, transform, schedule, when, "
+            "placement, gamma, backend, timeout_s, memory_mb, concurrency, combine)",
         ),
     ],
 )

@@ -139,7 +139,7 @@ class TestFiles:
             (["tasks.jsonl"], "give the files to read and, last, the one to write"),
             (["tasks.jsonl", "out.jsonl", "--map", "x"], "--map takes FIELD=COLUMN"),
             (["tasks.jsonl", "out.jsonl", "--batch-rows", "0"], "at least 1, got 0"),
-            (["s3:bucket/x", "out.jsonl"], "unknown row source 's3'; (known: hf)"),
+            (["s3:bucket/x", "out.jsonl"], "unknown row source 's3' (known: hf)"),
             (["tasks.jsonl", "out.jsonl", "--to", "verll"], "invalid choice: 'verll'"),
         ],
     )

@@ -71,6 +71,20 @@ def test_a_switch_goes_by_a_column():
     assert reward(switch, "#### 72", data_source="prose") == 7.0
 
 
+def test_arithmetic():
+    halves = sum([R("math"), R("format")]) / 2
+    assert [c.weight for c in halves.to_config().components.values()] == [0.5, 0.5]
+    with pytest.raises(ConfigError, match=r"take Product\(a, b\)"):
+        R("math") * R("format")
+    with pytest.raises(ConfigError, match="1 cannot be added to a reward"):
+        R("math") + 1
+
+
+def test_the_composer_takes_an_expression():
+    with RewardComposer(R("math") + 0.1 * CHARS, Plugins.discover()) as composer:
+        assert composer([rollout("#### 72")])[0].reward == pytest.approx(1.7)
+
+
 def test_a_leaf_that_stands_twice_is_scored_once():
     config = (R("math") + Product(R("math"), CHARS)).to_config()
     assert list(config.components) == ["math", "length", "product"]

@@ -66,7 +66,7 @@ class TestBuiltIn:
     def test_who_brings_what(self) -> None:
         brings = {record.name: record.brings for record in Plugins.discover().report()}
         assert brings["core"] == {
-            Kind.COMMAND: ("data", "env", "plugins", "reward", "score", "view")
+            Kind.COMMAND: ("data", "env", "plugins", "report", "reward", "score", "view")
         }
         assert brings["envs"] == {Kind.ENV: ("math-gsm8k-v0",), Kind.ROW_SOURCE: ("hf",)}
         assert brings["rewards"] == {

@@ -33,10 +33,9 @@ class Slow(Reward):
         return 0.0
 
 
-def problems(found):
-    return {
-        finding.attack: finding.problem for finding in stress_reward(build_reward(found)).problems
-    }
+def problems(found, **options):
+    report = stress_reward(build_reward(found), **options)
+    return {finding.attack: finding.problem for finding in report.problems}
 
 
 def test_what_contains_the_answer_is_paid():
@@ -55,7 +54,8 @@ def test_a_failure_is_told_from_a_payment():
 
 
 def test_a_slow_call_is_named():
-    assert problems(Slow) == {"empty text": "slow"}
+    assert problems(Slow, slow_s=1.0) == {"empty text": "slow"}
+    assert problems(Slow) == {}
 
 
 def test_the_verifier_pays_nothing():

@@ -211,6 +211,7 @@ def _validate(session: Session, *, step: int) -> Validation:
         seed=stable_seed(config.trainer.seed, "val"),
         accuracy=session.accuracy,
         limits=session.limits,
+        step=step,
     )
     _watch_failures(session, step, validation.rollouts)
     validation.metrics["timing_s/testing"] = time.perf_counter() - started

@@ -37,8 +37,12 @@ def validate(
     seed: int,
     accuracy: str | None,
     limits: EpisodeLimits,
+    step: int | None = None,
 ) -> Validation:
-    """Samples ``num_samples`` rollouts of each task and scores them; see `validation_metrics`."""
+    """Samples ``num_samples`` rollouts of each task and scores them; see `validation_metrics`.
+
+    ``step`` is the training step that schedules of weights go by.
+    """
     groups = run_groups(
         tasks,
         group_size=num_samples,
@@ -49,7 +53,7 @@ def validate(
         **limits,
     )
     rollouts = tuple(rollout for group in groups for rollout in group.rollouts)
-    cards = tuple(composer(rollouts))
+    cards = tuple(composer(rollouts, step=step))
     metrics = validation_metrics(rollouts, cards, num_samples=num_samples, accuracy=accuracy)
     return Validation(rollouts=rollouts, cards=cards, metrics=metrics)
 
