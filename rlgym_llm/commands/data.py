@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rlgym_llm.cli import FAILED, plugin_parser
+from rlgym_llm.commands.column_flags import read_mapping
 from rlgym_llm.convert import (
     Conversion,
     ConversionReport,
     OnBadLine,
     Source,
     convert,
-    rejects_path,
 )
-from rlgym_llm.errors import UserError
+from rlgym_llm.counted import counted
 from rlgym_llm.layout_targets import TARGETS
 from rlgym_llm.layouts import FIELDS, LayoutName
 from rlgym_llm.plugins import Plugins
+from rlgym_llm.rows.beside import beside
 from rlgym_llm.rows.file_format import read_rows
 from rlgym_llm.rows.row import Row, RowStream
 from rlgym_llm.specs import Kind
@@ -39,7 +40,7 @@ _ADDRESS = re.compile(r"([a-z][a-z0-9]+):(.+)")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs ``rlgym data convert``; 1 where rows were left out, else 0. Raises UserError."""
+    """Runs ``rlgym data convert``; 1 where rows were left out, else 0. Raises UserError, DataError."""
     parser = plugin_parser("rlgym data", "Rows between files and layouts.")
     parser.usage = "rlgym data convert [options] IN... OUT"
     parser.epilog = _EPILOG
@@ -60,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
     if options.batch_rows < 1:
         parser.error(f"--batch-rows must be at least 1, got {options.batch_rows}")
     *names, out = options.files
-    mapping = dict(map(_pair, options.map))
+    mapping = read_mapping(options.map)
     asks_for_layout = bool(mapping) or options.layout is not None
     job = Conversion(
         sources=tuple(_source(name, options.plugin) for name in names),
@@ -75,13 +76,6 @@ def main(argv: Sequence[str]) -> int:
     report = convert(job, _track if sys.stderr.isatty() else None)
     _tell(job, report)
     return FAILED if report.num_rejects else 0
-
-
-def _pair(text: str) -> tuple[str, str]:
-    field, equals, column = text.partition("=")
-    if not (field and equals and column):
-        raise UserError(f"--map takes FIELD=COLUMN, such as completion=response, not {text!r}")
-    return field, column
 
 
 def _source(name: str, plugin_files: Sequence[str]) -> Source:
@@ -103,14 +97,16 @@ def _tell(job: Conversion, report: ConversionReport) -> None:
     for name, layout in report.layouts.items():
         found = ", ".join(f"{field}={column}" for field, column in layout.columns.items())
         print(f"{name}: {layout.name}" + (f" ({found})" if found else ""))
-    print(f"{report.num_rows:,} rows -> {job.out}")
+    print(f"{counted(report.num_rows, 'row')} -> {job.out}")
     if report.json_columns:
         names = ", ".join(report.json_columns)
         print(f"as JSON text, since types differ from row to row: {names}")
     if not report.num_rejects:
         return
-    where = f", set aside in {rejects_path(job.out)}" if job.on_bad_line == "set-aside" else ""
-    print(f"{report.num_rejects:,} bad rows were left out{where}:", file=sys.stderr)
+    set_aside = beside(job.out, "rejects.jsonl")
+    where = f", set aside in {set_aside}" if job.on_bad_line == "set-aside" else ""
+    bad = counted(report.num_rejects, "bad row was", "bad rows were")
+    print(f"{bad} left out{where}:", file=sys.stderr)
     for told in report.rejects:
         print(f"  {told}", file=sys.stderr)
     if report.num_rejects > len(report.rejects):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rlgym_llm.cli import guarded, plugin_parser
+from rlgym_llm.commands.column_flags import read_mapping
 from rlgym_llm.commands.score_text import print_diff, print_summary, progress_bar
 from rlgym_llm.errors import ConfigError, UnknownNameError, UserError
 from rlgym_llm.layouts import FIELDS, LayoutName
@@ -23,7 +24,7 @@ from rlgym_llm.offline.summary import Summary, exit_code
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import find_env
 from rlgym_llm.reward_config import RewardsConfig, build_rewards, read_rewards
-from rlgym_llm.reward_flags import parse_reward_flag, with_options
+from rlgym_llm.reward_flags import read_reward_flags, with_options
 from rlgym_llm.yaml_text import read_yaml_file
 
 __all__ = ["main", "script"]
@@ -58,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         inputs = open_inputs(
             options.files,
-            mapping=dict(map(_pair, options.map)),
+            mapping=read_mapping(options.map),
             layout=options.layout,
             needs={need for reward in built.values() for need in reward.needs},
             score_column=options.score_column,
@@ -184,7 +185,7 @@ def _rewards(options: argparse.Namespace, plugins: Plugins) -> tuple[RewardsConf
         data = _section(read_yaml_file(options.rewards))
     config = read_rewards(data)
     components = dict(config.components)
-    components.update(map(parse_reward_flag, options.reward))
+    components.update(read_reward_flags(options.reward))
     if not components:
         raise ConfigError(
             "no reward is configured: give --reward NAME=WEIGHT, such as --reward math=1.0, "
@@ -226,13 +227,6 @@ def _report(settings: OfflineSettings, summary: Summary, path: str) -> None:
         write_report(settings.output, summary, path)
     except ImportError as error:
         raise UserError(f"--report needs a package that is not here: {error}") from error
-
-
-def _pair(text: str) -> tuple[str, str]:
-    field, equals, column = text.partition("=")
-    if not (field and equals and column):
-        raise UserError(f"--map takes FIELD=COLUMN, such as completion=response, not {text!r}")
-    return field, column
 
 
 def _count(text: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rlgym_llm.commands.table import print_table
+from rlgym_llm.counted import counted
 from rlgym_llm.offline.chunks import Chunk
 from rlgym_llm.offline.diff import Diff
 from rlgym_llm.offline.settings import OfflineSettings
@@ -35,17 +36,17 @@ def progress_bar(num_bytes: int) -> Iterator[Callable[[Chunk], None]]:
         TextColumn("scoring"),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[lines]:,} lines"),
+        TextColumn("{task.fields[lines]}"),
         TimeRemainingColumn(),
     )
     with Progress(*looks, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("scoring", total=num_bytes, lines=0)
+        task = bar.add_task("scoring", total=num_bytes, lines=counted(0, "line"))
         lines = 0
 
         def advance(chunk: Chunk) -> None:
             nonlocal lines
             lines += chunk.num_lines
-            bar.update(task, advance=chunk.end - chunk.start, lines=lines)
+            bar.update(task, advance=chunk.end - chunk.start, lines=counted(lines, "line"))
 
         yield advance
 
@@ -79,9 +80,10 @@ def print_diff(diff: Diff, settings: OfflineSettings) -> None:
         (diff.num_lost, "judged then and not now"),
     )
     told = ", ".join(f"{count:,} {words}" for count, words in kinds if count)
-    unknown = f"; {diff.num_unknown:,} rows are new" if diff.num_unknown else ""
+    new = counted(diff.num_unknown, "row is new", "rows are new")
+    unknown = f"; {new}" if diff.num_unknown else ""
     print(
-        f"{diff.verdict} changed on {diff.num_changed:,} rows"
+        f"{diff.verdict} changed on {counted(diff.num_changed, 'row')}"
         + (f": {told}" if told else "")
         + unknown
     )

@@ -148,7 +148,7 @@ class TestCommands:
         assert main(["plugins", "--strict"]) == 0
         out = capsys.readouterr().out
         assert "ok      plugin 'rewards' of rlgym-llm" in out
-        assert "        reward: env, exact_match, format, function, length, math" in out
+        assert "        reward: env, exact_match, format, function, judge, length, math" in out
 
     def test_plugins_with_a_broken_one(self, broken: str, capsys: Captured) -> None:
         assert main(["--plugin", broken, "plugins"]) == 0
