@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import textwrap
 from itertools import pairwise
 
-__all__ = ["attribute_docs"]
+__all__ = ["attribute_docs", "class_docs"]
 
 
 def attribute_docs(owner: ast.ClassDef) -> dict[str, str]:
@@ -23,4 +25,22 @@ def attribute_docs(owner: ast.ClassDef) -> dict[str, str]:
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
                 found[name] = " ".join(text.split())
+    return found
+
+
+def class_docs(owner: type) -> dict[str, str]:
+    """The string under each attribute of a class and its bases; empty without their source.
+
+    >>> from rlgym_llm.rewards import Reward
+    >>> class_docs(Reward)["version"]
+    'Bumped when the same rollout would get another score.'
+    """
+    found: dict[str, str] = {}
+    for cls in reversed(owner.__mro__):
+        try:
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+        except (OSError, TypeError, SyntaxError, ValueError):  # built in, or made on the fly
+            continue
+        if isinstance(tree, ast.ClassDef):
+            found |= attribute_docs(tree)
     return found

@@ -118,24 +118,30 @@ def _component(
     is_open = True
     for gate in term.gates:
         decides = others[gate.on]
-        if decides.status in FAILED and decides.transformed is None:
-            # What the gate would have said is unknown, so this term is, too.
-            status, transformed = decides.status, None
-            error = f"its gate is on component {gate.on!r}, which failed: {decides.error}"
-        elif not gate.is_open(decides.transformed if decides.raw is None else decides.raw):
-            is_open = False
+        decisive = decides.raw
+        if decides.status in FAILED:
+            if on_error in ("mask", "raise"):
+                # What the gate would have said is unknown, so this term is, too.
+                status, transformed = decides.status, None
+                error = f"its gate is on component {gate.on!r}, which failed: {decides.error}"
+                continue
+            decisive = _stand_in(on_error)
+        is_open = is_open and gate.is_open(decisive)
     if status in FAILED and is_open:
         if on_error == "raise" and term.weight:
             raise RewardError(error or f"reward {score.name!r} failed")
-        if on_error == "zero":
-            transformed = 0.0
-        elif isinstance(on_error, Const):
-            transformed = on_error.const
+        if on_error not in ("mask", "raise"):
+            transformed = _stand_in(on_error)  # of a raw score, so it goes the way of one
+            if term.transform is not None:
+                transformed = term.transform(transformed)
     contribution: float | None = None
     if not is_open:
         contribution = transformed = 0.0
     elif transformed is not None:
         contribution = (0.0 if truncated == "zero" else term.weight) * transformed + 0.0  # no -0.0
+        if not math.isfinite(contribution):
+            status, contribution = ScoreStatus.ERROR, None
+            error = f"weight {term.weight:g} makes {transformed:g} overflow"
     return _component_of(
         score.value,
         term.weight,
@@ -147,6 +153,11 @@ def _component(
         error,
         score.seconds,
     )
+
+
+def _stand_in(on_error: OnError) -> float:
+    """The raw value that stands for a failed score."""
+    return on_error.const if isinstance(on_error, Const) else 0.0
 
 
 def _transform(score: Score, term: Term) -> tuple[float | None, str | None]:

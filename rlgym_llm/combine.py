@@ -18,7 +18,7 @@ class Switch(Section):
 
     on: str
     """Column of the task, such as ``data_source``."""
-    cases: Mapping[str, str]
+    cases: Mapping[str, str] = Field(min_length=1)
     """Value of the column, as text, to component."""
     default: str | None = None
     """Component for every other value; None means that it does not apply."""
@@ -35,7 +35,7 @@ class Combine(Section):
     ('correct', 'format')
     """
 
-    sum: Mapping[str, FiniteFloat] | None = None
+    sum: Mapping[str, FiniteFloat] | None = Field(default=None, min_length=1)
     """Component to factor: ``sum_i c_i v_i``."""
     product: tuple[str, ...] | None = Field(default=None, min_length=1)
     min: tuple[str, ...] | None = Field(default=None, min_length=1)

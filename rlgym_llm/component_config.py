@@ -22,6 +22,8 @@ from rlgym_llm.transform import compile_transforms
 
 __all__ = ["ComponentConfig", "Placement"]
 
+_OF_REWARDS = ("options", "backend", "timeout_s", "memory_mb", "concurrency", "placement")
+
 Placement = Literal["last_token", "turn", "step", "token", "potential"]
 """Where a contribution lands on the sampled tokens: see `rlgym_llm.placement`."""
 
@@ -36,7 +38,7 @@ class ComponentConfig(Section):
     options: Mapping[str, Any] = Field(default_factory=dict)
     """The reward's own options."""
     eval_weight: FiniteFloat | None = None
-    """The weight in evaluation; None keeps ``weight``."""
+    """The weight in evaluation; None keeps ``weight``. It is not scheduled."""
     gate: tuple[Gate, ...] = ()
     """The contribution is 0, and a reward of scope ``sample`` is not called, unless all are open.
     One gate may stand without a list."""
@@ -62,6 +64,21 @@ class ComponentConfig(Section):
     combine: Combine | None = None
     """Makes the raw score out of other components: ``{product: [correct, format]}``."""
 
+    @field_validator("weight", "eval_weight", mode="before")
+    @classmethod
+    def _check_weight(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError(f"Input should be a number, not {str(value).lower()}")
+        return value
+
+    @field_validator("when")
+    @classmethod
+    def _check_when(cls, value: Mapping[str, Any]) -> Any:
+        for column, wanted in value.items():
+            if isinstance(wanted, list | tuple | Mapping) and not wanted:
+                raise ValueError(f"column {column!r} may have none of no values: it never applies")
+        return value
+
     @field_validator("gate", "transform", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
@@ -84,6 +101,10 @@ class ComponentConfig(Section):
     def _check_what_scores(self) -> Self:
         if (self.reward is None) == (self.combine is None):
             raise ValueError("a component has either a reward or a combine")
+        if self.combine is not None:
+            for key in _OF_REWARDS:
+                if key in self.model_fields_set:
+                    raise ValueError(f"{key} is of a reward, and a combine is none")
         if self.placement == "potential" and self.transform:
             raise ValueError("placement potential takes no transform: potentials are differences")
         if self.gamma != 1.0 and self.placement != "potential":
@@ -104,10 +125,10 @@ class ComponentConfig(Section):
     def weight_in(self, *, evaluation: bool, step: int | None = None) -> float:
         """The weight that counts in training at ``step`` (None is step 0) or in evaluation.
 
-        An ``eval_weight`` of its own is not scheduled.
+        Schedules are of training: evaluations of different steps stay comparable.
         """
-        if evaluation and self.eval_weight is not None:
-            return self.eval_weight
+        if evaluation:
+            return self.weight if self.eval_weight is None else self.eval_weight
         if self.schedule is None:
             return self.weight
         return self.weight * compile_schedule(self.schedule)(step or 0)

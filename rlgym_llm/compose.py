@@ -58,7 +58,7 @@ class RewardComposer:
             raise ConfigError("no reward is configured; give one, such as --reward math=1.0")
         self.config = config
         self.evaluation = evaluation
-        if not evaluation and not any(self.weights().values()):
+        if not evaluation and not any(c.weight for c in config.components.values()):
             raise ConfigError("every reward has weight 0: there is nothing to learn from")
         self._plugins = plugins
         self._context = RewardContext(plugins=plugins, evaluation=evaluation)

@@ -26,7 +26,7 @@ from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.config_text import format_config
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.reward_config import RewardsConfig
-from rlgym_llm.reward_flags import parse_reward_flag
+from rlgym_llm.reward_flags import read_reward_flags
 from rlgym_llm.secrets_mask import MASK, is_secret_name
 from rlgym_llm.yaml_text import load_scalar, read_yaml, read_yaml_file
 
@@ -189,8 +189,8 @@ def _value_of(key: Key | None, text: str, spelling: str) -> Any:
 
 
 def _reward_settings(flags: Sequence[str]) -> Iterator[_Setting]:
-    for flag in flags:
-        name, component = parse_reward_flag(flag)
+    components = read_reward_flags(flags)  # in the flags' order, none twice
+    for flag, (name, component) in zip(flags, components.items(), strict=True):
         spelling = "--reward " + (flag.rpartition("=")[0] or flag)
         given = component.model_dump(exclude_unset=True)
         if given["reward"] == name:

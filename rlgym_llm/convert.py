@@ -9,9 +9,11 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from rlgym_llm.counted import counted
 from rlgym_llm.errors import DataError
 from rlgym_llm.layout_targets import TARGETS
 from rlgym_llm.layouts import Layout, LayoutName, recognise
+from rlgym_llm.rows.beside import beside
 from rlgym_llm.rows.column_types import Columns, RowTypes, columns_of
 from rlgym_llm.rows.file_format import FileFormat, file_format
 from rlgym_llm.rows.json_array import write_json_array
@@ -28,7 +30,6 @@ __all__ = [
     "OnBadLine",
     "Source",
     "convert",
-    "rejects_path",
 ]
 
 OnBadLine = Literal["error", "skip", "set-aside"]
@@ -81,15 +82,6 @@ class ConversionReport:
     """Parquet columns that hold JSON text, since their rows differ in type."""
 
 
-def rejects_path(out: Path) -> Path:
-    """Where the rejects of an output are set aside.
-
-    >>> rejects_path(Path("train.parquet")).name
-    'train.parquet.rejects.jsonl'
-    """
-    return out.with_name(f"{out.name}.rejects.jsonl")
-
-
 def convert(
     job: Conversion, track: Callable[[Iterable[Any], str], Iterable[Any]] | None = None
 ) -> ConversionReport:
@@ -100,7 +92,8 @@ def convert(
     row at all, an output that exists, and columns that are missing or ambiguous.
     """
     kind = file_format(job.out)
-    set_aside = rejects_path(job.out)
+    set_aside = beside(job.out, "rejects.jsonl")
+    is_replaced = job.out.exists()
     check_new(job.out, overwrite=job.overwrite)
     if job.on_bad_line == "set-aside":
         check_new(set_aside, overwrite=job.overwrite)
@@ -123,7 +116,8 @@ def convert(
         num_rows = _write(file, kind, track(rows, "writing"), columns, job.batch_rows)
         if not num_rows:
             raise DataError(f"there is no row to write{rejects.told()}", path=job.out)
-    if job.overwrite and not rejects.count:
+    may_drop = is_replaced or job.on_bad_line == "set-aside"
+    if job.overwrite and may_drop and not rejects.count:
         set_aside.unlink(missing_ok=True)  # those of an earlier output of this name
     return ConversionReport(
         num_rows=num_rows,
@@ -147,7 +141,9 @@ class _Rejects:
 
     def told(self) -> str:
         """The rejects in brackets, for an error; empty where there are none."""
-        return f" ({self.count} bad rows, first: {self.shown[0]})" if self.shown else ""
+        if not self.shown:
+            return ""
+        return f" ({counted(self.count, 'bad row')}, first: {self.shown[0]})"
 
     def take(self, source: str, reject: Reject) -> None:
         self.count += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 from rlgym_llm.errors import ConfigError
@@ -51,6 +52,8 @@ class Expression:
         """
         whole: Expression = self
         if isinstance(whole, Clip) and isinstance(whole.of, Weighted):
+            if "clip" in rules:
+                raise ConfigError("the expression is a Clip already; give no clip beside it")
             rules = {"clip": (whole.low, whole.high), **rules}
             whole = whole.of
         table = _Table()
@@ -85,6 +88,9 @@ class R(Expression):
         **options: Any,
     ) -> None:
         """``rules`` are further keys of the component: schedule, when, placement, backend..."""
+        for key in ("weight", "reward", "options"):
+            if key in (rules or {}):
+                raise ConfigError(f"R({reward!r}): {key} is no rule; to weigh it, 2.0 * R(...)")
         object.__setattr__(self, "reward", reward)
         object.__setattr__(self, "name", name or reward)
         object.__setattr__(self, "options", options)
@@ -153,6 +159,8 @@ def _terms(expression: Expression) -> tuple[tuple[Expression, float], ...]:
 def _number(weight: Any) -> float:
     if isinstance(weight, Expression):
         raise ConfigError("rewards are not multiplied or divided by *: take Product(a, b)")
+    if isinstance(weight, bool) or not isinstance(weight, Real):
+        raise ConfigError(f"a reward is weighed by a number, not by {weight!r}")
     return float(weight)
 
 

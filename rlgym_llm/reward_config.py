@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import Field, FiniteFloat, ValidationError, model_validator
+from pydantic import (
+    Field,
+    FiniteFloat,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from rlgym_llm.component_config import ComponentConfig
 from rlgym_llm.component_order import check_dependencies
@@ -34,7 +41,7 @@ class Const(Section):
 class Soft(Section):
     """``{soft: p}``: a truncated rollout's reward is p lower."""
 
-    soft: FiniteFloat = 1.0
+    soft: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
 
 
 class RewardsConfig(Section):
@@ -64,6 +71,16 @@ class RewardsConfig(Section):
     max_error_rate: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Scoring stops when more than this share of a component's recent scores failed."""
 
+    @field_validator("on_error", "on_truncated", mode="wrap")
+    @classmethod
+    def _say_what_is_taken(cls, value: Any, check: Any, info: ValidationInfo) -> Any:
+        words, key = _POLICIES[str(info.field_name)]
+        try:
+            return check(value)
+        except ValidationError:
+            taken = f"{', '.join(words)} or {{{key}: number}}"
+            raise ValueError(f"takes {taken}, got {value!r}") from None
+
     @model_validator(mode="before")
     @classmethod
     def _expand_shorthand(cls, data: Any) -> Any:
@@ -84,6 +101,25 @@ class RewardsConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_aggregate(self) -> Self:
+        if self.aggregate == "normalize_then_sum":
+            is_soft = self.on_truncated == "soft" or isinstance(self.on_truncated, Soft)
+            for rule, is_given in {"clip": self.clip, "on_truncated soft": is_soft}.items():
+                if is_given:
+                    raise ValueError(
+                        f"aggregate normalize_then_sum never looks at the sum, so {rule} would do "
+                        "nothing; give the components a transform: [{clip: [low, high]}]"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        for name in self.components:
+            if not name or "." in name or name != name.strip():
+                raise ValueError(f"component name {name!r} is empty, or has a dot or white space")
+        return self
+
+    @model_validator(mode="after")
     def _check_order(self) -> Self:
         check_dependencies({name: c.depends_on for name, c in self.components.items()})
         return self
@@ -93,11 +129,23 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+_POLICIES = {
+    "on_error": (("mask", "raise", "zero"), "const"),
+    "on_truncated": (("keep", "zero", "soft", "mask"), "soft"),
+}
+
+
 def _expand(name: str, component: Any) -> Any:
     if _is_number(component):
         return {"reward": name, "weight": component}
-    if isinstance(component, Mapping) and not {"reward", "combine"} & set(component):
-        return {"reward": name, **component}
+    if not isinstance(component, Mapping):
+        return component
+    if not {"reward", "combine"} & set(component):
+        component = {"reward": name, **component}
+    path = component.get("reward")
+    if isinstance(path, str) and ".py:" in path:  # as on the command line
+        options = {"path": path, **(component.get("options") or {})}
+        component = {**component, "reward": "function", "options": options}
     return component
 
 
@@ -151,6 +199,24 @@ def build_rewards(config: RewardsConfig, plugins: RewardPlugins) -> dict[str, Re
         found = plugins.load(plugins.get(Kind.REWARD, component.reward))
         try:
             built[name] = build_reward(found, component.options)
+            _check_placement(component, built[name])
         except UserError as wrong:
             raise ConfigError(f"rewards.components.{name}: {wrong}") from wrong
     return built
+
+
+def _check_placement(component: ComponentConfig, reward: Reward) -> None:
+    """Refuses what would land elsewhere, in silence."""
+    placement = component.placement
+    if placement != "last_token" and reward.granularity == "sequence":
+        raise ConfigError(
+            f"placement {placement}: reward {reward.name!r} gives one score for the whole rollout "
+            f"(its granularity is sequence), which lands on the last token"
+        )
+    if (placement == "potential") != (reward.steps_are == "potentials"):
+        if placement == "last_token":
+            return
+        raise ConfigError(
+            f"placement {placement}: the steps of reward {reward.name!r} are {reward.steps_are}; "
+            "potentials take placement potential, and shares any other"
+        )

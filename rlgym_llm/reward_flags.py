@@ -9,16 +9,17 @@ from pydantic import ValidationError
 
 from rlgym_llm.component_config import ComponentConfig
 from rlgym_llm.errors import ConfigError, did_you_mean
-from rlgym_llm.yaml_text import load_scalar
+from rlgym_llm.yaml_text import load_value
 
-__all__ = ["parse_reward_flag", "read_component", "with_options"]
+__all__ = ["parse_reward_flag", "read_component", "read_reward_flags", "with_options"]
 
 
 def parse_reward_flag(flag: str) -> tuple[str, ComponentConfig]:
     """Reads ``--reward NAME=WEIGHT``; a bare ``NAME`` has weight 1, ``file.py:name`` is a function.
 
-    >>> parse_reward_flag("length=-0.001")
-    ('length', ComponentConfig(reward='length', weight=-0.001, options={}, eval_weight=None))
+    >>> name, component = parse_reward_flag("length=-0.001")
+    >>> name, component.reward, component.weight
+    ('length', 'length', -0.001)
     >>> parse_reward_flag("mine.py:brevity=0.5")[1].options
     {'path': 'mine.py:brevity'}
     """
@@ -35,6 +36,25 @@ def parse_reward_flag(flag: str) -> tuple[str, ComponentConfig]:
         raise ConfigError(f"--reward {flag!r}: the weight {number!r} is no finite number") from None
 
 
+def read_reward_flags(flags: Sequence[str]) -> dict[str, ComponentConfig]:
+    """The components of several flags. Raises ConfigError where two of them have one name.
+
+    >>> list(read_reward_flags(["math=1.0", "mine.py:brevity=0.5"]))
+    ['math', 'brevity']
+    """
+    found: dict[str, ComponentConfig] = {}
+    spellings: dict[str, str] = {}
+    for flag in flags:
+        name, component = parse_reward_flag(flag)
+        if name in found:
+            raise ConfigError(
+                f"reward {name!r} is given twice, as {spellings[name]!r} and as {flag!r}; keep "
+                "one, or give each a name of its own in a YAML file"
+            )
+        found[name], spellings[name] = component, flag
+    return found
+
+
 def with_options(
     components: Mapping[str, ComponentConfig], flags: Sequence[str]
 ) -> dict[str, ComponentConfig]:
@@ -43,8 +63,12 @@ def with_options(
     >>> found = with_options({"length": ComponentConfig(reward="length")}, ["length.unit=chars"])
     >>> found["length"].options
     {'unit': 'chars'}
+    >>> tagged = with_options({"f": ComponentConfig(reward="format")}, ["f.tags=[think, answer]"])
+    >>> tagged["f"].options
+    {'tags': ['think', 'answer']}
     """
     found = dict(components)
+    spellings: dict[tuple[str, str], str] = {}
     for flag in flags:
         key, equals, text = flag.partition("=")
         name, dot, option = key.strip().partition(".")
@@ -55,9 +79,27 @@ def with_options(
             raise ConfigError(
                 f"--option {flag!r}: no component {name!r}{hint} (components: {', '.join(found)})"
             )
-        options = {**found[name].options, option: load_scalar(text)}
+        if (other := spellings.get((name, option))) is not None:
+            raise ConfigError(
+                f"--option {name}.{option} is given twice, as {other!r} and as {flag!r}; keep one"
+            )
+        spellings[name, option] = flag
+        options = _placed(found[name].options, option.split("."), load_value(text), flag)
         found[name] = found[name].model_copy(update={"options": options})
     return found
+
+
+def _placed(
+    options: Mapping[str, Any], path: Sequence[str], value: Any, flag: str
+) -> dict[str, Any]:
+    """The options with the value at ``kwargs.limit``."""
+    first, *rest = path
+    if not rest:
+        return {**options, first: value}
+    inner = options.get(first, {})
+    if not isinstance(inner, Mapping) or not all(path):
+        raise ConfigError(f"--option {flag!r}: {first!r} is no mapping with keys of its own")
+    return {**options, first: _placed(inner, rest, value, flag)}
 
 
 def read_component(name: str, options: Sequence[str] = ()) -> ComponentConfig:

@@ -103,6 +103,8 @@ class Reward:
     scope: Scope = "sample"
     """What one call sees: one rollout, the G siblings of a group, or the whole batch."""
     granularity: Granularity = "sequence"
+    steps_are: Literal["shares", "potentials"] = "shares"
+    """What `Score.steps` hold: shares of the value, or the potential after each step."""
     backend: Backend = "inline"
     timeout_s: float | None = None
     """Seconds one call may take. Inline calls cannot be cut short: an overrun is found when the

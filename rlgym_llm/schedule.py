@@ -41,8 +41,12 @@ def _ramp(name: str, argument: Any) -> Callable[[int], float]:
         and len(argument) == 3
         and all(map(_is_number, argument))
         and argument[2] >= 1
+        and argument[2] == int(argument[2])
     ):
-        raise ConfigError(f"schedule {name} takes [start, end, num_steps >= 1], got {argument!r}")
+        raise ConfigError(
+            f"schedule {name} takes [start, end, num_steps], a whole number of at least 1 step, "
+            f"got {argument!r}"
+        )
     start, end, num_steps = map(float, argument)
 
     def factor(step: int) -> float:
@@ -63,6 +67,8 @@ def _steps(argument: Any) -> Callable[[int], float]:
         points = sorted((int(step), float(value)) for step, value in argument.items())
     except (TypeError, ValueError):
         raise ConfigError(f"schedule steps takes whole steps, got {list(argument)}") from None
+    if points[0][0] < 0:
+        raise ConfigError(f"schedule steps takes steps from 0, got {points[0][0]}")
 
     def factor(step: int) -> float:
         return next((value for start, value in reversed(points) if step >= start), 1.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from rlgym_llm.counted import counted
 from rlgym_llm.errors import DataError, UserError, did_you_mean
 from rlgym_llm.rows.file_format import file_format, read_rows
 from rlgym_llm.rows.jsonl import read_jsonl
@@ -132,7 +133,9 @@ class _FileTasks(ListTasks):
         except OSError as error:
             raise DataError(f"cannot be read: {error}{named}", path=path) from error
         if not tasks:
-            detail = f" ({len(rejects)} bad lines, first: {rejects[0].reason})" if rejects else ""
+            detail = ""
+            if rejects:
+                detail = f" ({counted(len(rejects), 'bad line')}, first: {rejects[0].reason})"
             raise DataError(f"the file holds no task{detail}{named}", path=path)
         super().__init__(tasks)
         self.rejects = tuple(rejects)

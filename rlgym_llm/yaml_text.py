@@ -14,7 +14,7 @@ import yaml
 
 from rlgym_llm.errors import ConfigError
 
-__all__ = ["dump_value", "load_scalar", "read_yaml", "read_yaml_file"]
+__all__ = ["dump_value", "load_scalar", "load_value", "read_yaml", "read_yaml_file"]
 
 _FLOAT = re.compile(
     r"^[-+]?(\d[\d_]*\.[\d_]*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|\d+[eE][-+]?\d+"
@@ -90,12 +90,23 @@ def read_yaml_file(path: str) -> Any:
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"--config {path}: there is no such file") from None
+        raise ConfigError(f"{path}: there is no such file") from None
     except OSError as wrong:
-        raise ConfigError(f"--config {path}: cannot be read: {wrong.strerror}") from None
+        raise ConfigError(f"{path}: cannot be read: {wrong.strerror}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"--config {path}: is no UTF-8 text") from None
+        raise ConfigError(f"{path}: is no UTF-8 text") from None
     return read_yaml(text, where=path)
+
+
+def load_value(text: str) -> Any:
+    """The value of a flag: a list or a mapping where it is written as one, else a plain word.
+
+    >>> load_value("[think, answer]"), load_value("{limit: 3}"), load_value("no")
+    (['think', 'answer'], {'limit': 3}, 'no')
+    """
+    if not text.strip().startswith(("[", "{")):
+        return load_scalar(text)
+    return read_yaml(text, where=text)
 
 
 def load_scalar(text: str) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rlgym_llm.errors import UserError, nearest
+from rlgym_llm.errors import UserError, did_you_mean
 from rlgym_llm.file_module import import_file
 
 __all__ = ["load_function"]
@@ -31,8 +31,7 @@ def load_function(path: str) -> Callable[..., Any]:
     function = getattr(module, name, None)
     if not callable(function):
         functions = [key for key, item in vars(module).items() if inspect.isfunction(item)]
-        guess = nearest(name, functions)
-        hint = f"; did you mean {guess!r}?" if guess else ";"
+        hint = did_you_mean(name, functions)
         raise UserError(
             f"{where} has no function {name!r}{hint} (functions: {', '.join(functions) or 'none'})"
         )

@@ -40,7 +40,7 @@ _ADDRESS = re.compile(r"([a-z][a-z0-9]+):(.+)")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs ``rlgym data convert``; 1 where rows were left out, else 0. Raises UserError, DataError."""
+    """Runs ``rlgym data convert``; 1 where rows were left out, else 0. Raises RlgymError."""
     parser = plugin_parser("rlgym data", "Rows between files and layouts.")
     parser.usage = "rlgym data convert [options] IN... OUT"
     parser.epilog = _EPILOG

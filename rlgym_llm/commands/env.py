@@ -45,4 +45,4 @@ def _show(spec: EnvSpec, plugins: Plugins) -> None:
     print(inspect.getdoc(found) or spec.description)
     print("\narguments:")
     parameters, _ = named_parameters(found)
-    print_parameters(parameters, spec.defaults)
+    print_parameters(found, parameters, spec.defaults)

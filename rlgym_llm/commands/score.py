@@ -31,6 +31,7 @@ __all__ = ["main", "script"]
 
 _VERDICTS = ("math", "exact_match", "multiple_choice", "regex")
 """Rewards that say right or wrong: the first component of one is the accuracy."""
+_OUTPUT_SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet", ".pq")
 _CHUNK_BYTES = (1 << 16, 1 << 20)
 _CHUNKS_PER_FILE = 32
 
@@ -65,6 +66,11 @@ def main(argv: Sequence[str]) -> int:
             score_column=options.score_column,
         )
         output = options.output or f"{Path(options.files[0]).with_suffix('')}.scored.jsonl"
+        if (suffix := Path(output).suffix.lower()) not in _OUTPUT_SUFFIXES:
+            raise UserError(
+                f"-o {output}: an output ends in {', '.join(_OUTPUT_SUFFIXES)}, "
+                f"not {suffix or 'without any'}"
+            )
         if any(Path(output).resolve() == Path(file.path).resolve() for file in inputs):
             raise UserError(f"{output} is an input too: give the output another name with -o")
         is_slow = any(

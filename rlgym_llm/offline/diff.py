@@ -23,7 +23,7 @@ class Change:
     """One row whose verdict changed; None where there is or was none."""
 
     row: int
-    """Place in the new output, from 0."""
+    """Place in the new output, from 1."""
     id: str | None
     old: float | None
     new: float | None
@@ -72,7 +72,8 @@ class Diff:
 def diff_scores(settings: OfflineSettings, old: str) -> Diff:
     """Compares the output with ``old``, a file that was scored before.
 
-    Changed rows go to ``.diff.jsonl`` beside the output, with both scores. Rows are taken for the
+    Changed rows go to ``.diff.jsonl`` beside the output, with both scores and their place (``row``,
+    from 1). Rows are taken for the
     same where they stand in the same place with the same columns; from the first one on that is
     not, they are found by their id, for which the old verdicts are held in memory. The verdict is
     the accuracy component's raw score where both files have it, else the reward. Raises DataError.
@@ -82,7 +83,7 @@ def diff_scores(settings: OfflineSettings, old: str) -> Diff:
     was = _scored_rows(old, column)
     by_id: dict[str, float | None] | None = None
     with settings.beside("diff.jsonl").open("wb") as out:
-        for number, (row, card) in enumerate(_scored_rows(settings.output, column)):
+        for number, (row, card) in enumerate(_scored_rows(settings.output, column), start=1):
             name = _id_of(row)
             before = next(was, None) if by_id is None else None
             if found is None:

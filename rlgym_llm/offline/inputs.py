@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlgym_llm.errors import DataError, UserError
+from rlgym_llm.errors import DataError
 from rlgym_llm.layouts import FIELDS, Layout, LayoutName, recognise
 from rlgym_llm.offline.chunks import LONGEST_LINE
-from rlgym_llm.offline.lines import BadRowError, parse_row
+from rlgym_llm.offline.lines import parse_row
 from rlgym_llm.offline.samples import sample_columns
 from rlgym_llm.offline.settings import InputFile, file_format
+from rlgym_llm.rows.file_format import file_format as readable_format
+from rlgym_llm.rows.json_array import starts_array
+from rlgym_llm.rows.json_row import BadRowError
 
 __all__ = ["open_inputs"]
 
@@ -71,6 +75,35 @@ def _is_expanded(rows: Sequence[Mapping[str, Any]], layout: Layout) -> bool:
     return False
 
 
+def _check_is_lines(path: str) -> None:
+    """Raises DataError, with the command that helps, for what is neither JSON lines nor parquet."""
+    suffix = Path(path).suffix.lower()
+    if suffix in (".jsonl", ".ndjson") or (suffix == ".json" and not starts_array(Path(path))):
+        return
+    if suffix == ".json":
+        raise DataError(f"this is a JSON array: {_way_out(path)}", path=path)
+    try:
+        readable_format(Path(path))
+        way_out = _way_out(path)
+    except DataError:
+        convert = f"rlgym data convert {shlex.quote(path)} out.jsonl"
+        way_out = f"give it the ending of what it holds ({convert} reads .json, .gz and .zst too)"
+    raise DataError(
+        f"files to score are JSON lines (.jsonl) or .parquet, not {suffix or 'without ending'}: "
+        + way_out,
+        path=path,
+    )
+
+
+def _way_out(path: str) -> str:
+    """What makes JSON lines of it; conversion reads an array where the ending is .json."""
+    source = path
+    if Path(path).suffix.lower() in (".jsonl", ".ndjson"):
+        source = str(Path(path).with_suffix(".json"))
+    renamed = f"name it {source}, " if source != path else ""
+    return f"{renamed}run rlgym data convert {shlex.quote(source)} out.jsonl, then score out.jsonl"
+
+
 def _first_rows(path: str) -> tuple[list[dict[str, Any]], str | None]:
     """The first rows, and what is wrong with the first line that is none."""
     if not Path(path).is_file():
@@ -80,11 +113,7 @@ def _first_rows(path: str) -> tuple[list[dict[str, Any]], str | None]:
         from rlgym_llm.offline.parquet_input import first_rows
 
         return first_rows(path, _ROWS_LOOKED_AT), None
-    if (suffix := Path(path).suffix.lower()) not in (".jsonl", ".ndjson", ".json"):
-        raise UserError(
-            f"{path}: files to score end in .jsonl or .parquet, not {suffix or 'nothing'}; "
-            "rlgym data convert makes one of the others"
-        )
+    _check_is_lines(path)
     rows: list[dict[str, Any]] = []
     first_bad: str | None = None
     with Path(path).open("rb") as file:
@@ -95,8 +124,12 @@ def _first_rows(path: str) -> tuple[list[dict[str, Any]], str | None]:
             line = (line.removeprefix(_BOM) if number == 1 else line).strip()
             if not line:
                 continue
+            if line == b"[":  # its last element alone would be a row
+                raise DataError(f"this is a JSON array: {_way_out(path)}", path=path)
             try:
                 rows.append(parse_row(line))
             except BadRowError as error:
                 first_bad = first_bad or f"line {number}, {error}"
+    if not rows and first_bad and starts_array(Path(path)):
+        first_bad += f"; if this is one JSON array, {_way_out(path)}"
     return rows, first_bad

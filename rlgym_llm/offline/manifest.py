@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlgym_llm.differences import differences_text
 from rlgym_llm.errors import UserError
 from rlgym_llm.offline.settings import OfflineSettings
 from rlgym_llm.plugins import Plugins
@@ -64,18 +65,15 @@ def write_manifest(folder: Path, mark: Mapping[str, Any]) -> None:
 def check_same(mark: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> None:
     """Raises UserError, naming what differs, where the folder belongs to another run."""
     mark = json.loads(json.dumps(mark))
-    for key in (*mark, *found):
-        if mark.get(key) != found.get(key):
-            then, now = _shown(found.get(key)), _shown(mark.get(key))
+    # What differs in the rewards differs in their versions too.
+    keys = [key for key in dict.fromkeys([*found, *mark]) if key != "reward_versions"]
+    for key in (*keys, "reward_versions"):
+        then, now = ({key: data[key]} if key in data else {} for data in (found, mark))
+        if told := differences_text(then, now):
             raise UserError(
-                f"{folder} holds a run that was stopped and had other {key} (then {then}, now "
-                f"{now}): give what it was given to go on with it, or --overwrite to drop it"
+                f"{folder} holds a run that was stopped and had other {key} ({told}): give what it "
+                "was given to go on with it, or --overwrite to drop it"
             )
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def _code_files(settings: OfflineSettings, config: RewardsConfig) -> list[str]:

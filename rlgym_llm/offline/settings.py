@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from rlgym_llm.layouts import Layout
+from rlgym_llm.rows.beside import beside
 
 __all__ = ["FileFormat", "InputFile", "OfflineSettings", "OnBadLine", "file_format"]
 
@@ -83,7 +84,7 @@ class OfflineSettings:
 
     def beside(self, what: str) -> Path:
         """A file beside the output: ``scored.jsonl`` has ``scored.rejects.jsonl``."""
-        return Path(self.output).with_suffix(f".{what}")
+        return beside(self.output, what)
 
     def to_json(self) -> str:
         """The settings as one JSON text; `from_json` reads it back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rlgym_llm.counted import counted
 from rlgym_llm.offline.part import without_rollout
 from rlgym_llm.offline.summary import Summary
 from rlgym_llm.types import ScoreStatus
@@ -38,14 +39,14 @@ def component_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
 def summary_lines(summary: Summary) -> Iterator[str]:
     """What stands above and below the table, line by line."""
     rows = summary["rows"]
-    counts = [f"{rows['written']:,} rows", f"{rows['scored']:,} scored"]
+    counts = [counted(rows["written"], "row"), f"{rows['scored']:,} scored"]
     counts += [
-        f"{rows[what]:,} {words}"
-        for what, words in (
-            ("failed_reward", "without reward, for one failed"),
-            ("failed_rollout", "of failed rollouts"),
-            ("masked", "masked"),
-            ("rejected", "bad lines set aside"),
+        counted(rows[what], one, many)
+        for what, one, many in (
+            ("failed_reward", *["without reward, for one failed"] * 2),
+            ("failed_rollout", "of a failed rollout", "of failed rollouts"),
+            ("masked", "masked", "masked"),
+            ("rejected", "bad line set aside", "bad lines set aside"),
         )
         if rows[what]
     ]
@@ -53,7 +54,7 @@ def summary_lines(summary: Summary) -> Iterator[str]:
     yield from _accuracy(summary["accuracy"], summary["groups"]["count"])
     for name, part in summary["components"].items():
         yield from _kinds(f"{name} failed", part["errors"])
-    yield from _kinds("bad lines", summary["rejects"])
+    yield from _kinds("bad lines", summary["rejects"], one="bad line")
 
 
 def _numbers(part: dict[str, Any]) -> list[str]:
@@ -79,24 +80,25 @@ def _accuracy(accuracy: dict[str, Any] | None, num_groups: int) -> Iterator[str]
     name = accuracy["component"]
     if (labels := accuracy["labels"]) is not None:
         wrong = labels["false_positives"] + labels["false_negatives"]
-        total = labels["agree"] + wrong
+        total, unjudged = labels["agree"] + wrong, labels["unjudged"]
         yield (
-            f"{name} agrees with {labels['agree']:,} of {total:,} labels "
-            f"({labels['false_positives']:,} false positives, "
-            f"{labels['false_negatives']:,} false negatives)"
-            + (f", {labels['unjudged']:,} labelled rows unjudged" if labels["unjudged"] else "")
+            f"{name} agrees with {labels['agree']:,} of {counted(total, 'label')} "
+            f"({counted(labels['false_positives'], 'false positive')}, "
+            f"{counted(labels['false_negatives'], 'false negative')})"
+            + (f", {counted(unjudged, 'labelled row')} unjudged" if unjudged else "")
         )
     if len(accuracy["pass_at_k"]) > 1:
-        yield f"{num_groups:,} groups: " + _at_k("pass", accuracy["pass_at_k"])
+        groups = counted(num_groups, "group")
+        yield f"{groups}: " + _at_k("pass", accuracy["pass_at_k"])
         if accuracy["maj_at_k"]:
-            yield f"{'':{len(f'{num_groups:,} groups')}}  " + _at_k("maj", accuracy["maj_at_k"])
+            yield f"{'':{len(groups)}}  " + _at_k("maj", accuracy["maj_at_k"])
 
 
 def _at_k(what: str, by_k: dict[str, Any]) -> str:
     return ", ".join(f"{what}@{k} {found['mean']:.1%}" for k, found in by_k.items())
 
 
-def _kinds(title: str, kinds: dict[str, Any]) -> Iterator[str]:
+def _kinds(title: str, kinds: dict[str, Any], one: str | None = None) -> Iterator[str]:
     ranked: Sequence[tuple[str, Any]] = sorted(
         kinds.items(), key=lambda item: (-item[1]["count"], item[0])
     )
@@ -105,6 +107,8 @@ def _kinds(title: str, kinds: dict[str, Any]) -> Iterator[str]:
         where = "line" if found["count"] == 1 else "lines"
         dots = ", ..." if found["count"] > len(found["lines"]) else ""
         what = kind if found["count"] > 1 else without_rollout(found["example"])
-        yield f"{title}: {found['count']:,} x {what} ({where} {lines}{dots})"
+        head = one if one and found["count"] == 1 else title
+        yield f"{head}: {found['count']:,} x {what} ({where} {lines}{dots})"
     if len(ranked) > _MOST_KINDS:
-        yield f"{title}: {len(ranked) - _MOST_KINDS} further kinds, see the summary file"
+        further = counted(len(ranked) - _MOST_KINDS, "further kind")
+        yield f"{title}: {further}, see the summary file"

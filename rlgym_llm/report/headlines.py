@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlgym_llm.counted import counted
 from rlgym_llm.report.numbers import percent, short
 from rlgym_llm.view.visible import excerpt
 
@@ -105,18 +106,19 @@ def _verdicts(summary: Mapping[str, Any]) -> Iterator[Headline]:
 
 def _rows(summary: Mapping[str, Any]) -> Iterator[Headline]:
     rows = summary["rows"]
-    failed = {
-        words: rows[key]
+    failed = [
+        words
         for key, words in (
-            ("failed_reward", "without reward, for one failed"),
-            ("failed_rollout", "of failed rollouts"),
-            ("masked", "masked"),
-            ("rejected", "bad lines set aside"),
+            ("failed_reward", f"{rows['failed_reward']:,} without reward, for one failed"),
+            ("failed_rollout", f"{rows['failed_rollout']:,} of failed rollouts"),
+            ("masked", f"{rows['masked']:,} masked"),
+            ("rejected", f"{counted(rows['rejected'], 'bad line')} set aside"),
         )
         if rows[key]
-    }
-    detail = ", ".join(f"{count:,} {words}" for words, count in failed.items()) or "all rows"
-    yield Headline("rows scored", f"{rows['scored']:,}", detail, bool(failed))
+    ]
+    yield Headline(
+        "rows scored", f"{rows['scored']:,}", ", ".join(failed) or "all rows", bool(failed)
+    )
 
 
 def _interval(part: Mapping[str, Any], shown: Any) -> str:

@@ -15,7 +15,13 @@ from rlgym_llm.rows.row import RowStream
 
 __all__ = ["FileFormat", "file_format", "read_rows"]
 
-_NAMES: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
+_NAMES: Final = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
 _PACKINGS: Final[dict[str, Packing]] = {".gz": "gz", ".zst": "zst"}
 
 

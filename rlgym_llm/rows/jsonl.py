@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from rlgym_llm.rows.json_text import from_json
+from rlgym_llm.rows.json_row import BadRowError, parse_row
 from rlgym_llm.rows.open_bytes import Packing, open_bytes
 from rlgym_llm.rows.row import Reject, Row, RowStream
 
@@ -35,17 +34,10 @@ def parse_line(data: bytes, line: int) -> Row | Reject:
     'expected a JSON object, got list'
     """
     try:
-        row = from_json(data.decode())
-    except json.JSONDecodeError as error:
-        # The decoder saw one line, so its own line number is always 1.
-        reason = f"bad JSON: {error.msg} at column {error.colno}"
-    except ValueError as error:  # not UTF-8, NaN, an endless number, nested too deeply
-        reason = f"bad JSON: {error}"
-    else:
-        if isinstance(row, dict):
-            return row
-        reason = f"expected a JSON object, got {type(row).__name__}"
-    return Reject(line=line, reason=reason, text=data.decode(errors="replace").rstrip("\r\n"))
+        return parse_row(data)
+    except BadRowError as error:
+        text = data.decode(errors="replace").rstrip("\r\n")
+        return Reject(line=line, reason=str(error), text=text)
 
 
 def write_jsonl(file: IO[bytes], texts: Iterable[str]) -> int:

@@ -13,7 +13,7 @@ from rlgym_llm.compose import RewardComposer
 from rlgym_llm.errors import ConfigError, RewardError
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig, build_rewards, read_rewards
-from rlgym_llm.reward_flags import parse_reward_flag
+from rlgym_llm.reward_flags import read_reward_flags
 from rlgym_llm.types import Rollout, ScoreCard
 from rlgym_llm.yaml_text import read_yaml_file
 
@@ -44,13 +44,7 @@ def rewards_config(rewards: RewardsLike) -> RewardsConfig:
         rewards = [rewards]
     if isinstance(rewards, RewardsConfig | Mapping):
         return read_rewards(rewards)
-    components: dict[str, Any] = {}
-    for flag in rewards:
-        name, component = parse_reward_flag(flag)
-        if name in components:
-            raise ConfigError(f"reward {name!r} is given twice; give two of a kind as a mapping")
-        components[name] = component
-    return read_rewards({"components": components})
+    return read_rewards({"components": read_reward_flags(rewards)})
 
 
 class SharedComposer:

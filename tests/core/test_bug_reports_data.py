@@ -40,7 +40,7 @@ def test_bad_line_policy(bug_report, tmp_path, capsys, policy, name):
         assert f"{given}:{line}: " in told
     num_lines = sum(bool(line) for line in case["input"]["lines"])
     assert len(right["kept_ids"]) + len(right["rejected_lines"]) == num_lines == 4
-    rejects = tmp_path / f"{name}.rejects.jsonl"
+    rejects = out.with_suffix(".rejects.jsonl")
     assert rejects.exists() == (policy == "set-aside")
     if policy == "set-aside":
         found = rows_of(rejects)

@@ -12,6 +12,7 @@ import pytest
 from rlgym_llm.cli import guarded, main
 from rlgym_llm.commands.table import print_table
 from rlgym_llm.errors import RewardError, UserError
+from rlgym_llm.plugins import Plugins
 
 MINE = """
     from rlgym_llm import CommandSpec, RewardSpec, hookimpl, reward
@@ -177,25 +178,76 @@ class TestCommands:
         assert main(["env", "show", "math-gsm8k"]) == 0
         out = capsys.readouterr().out
         assert out.startswith("rlgym_llm/math-gsm8k-v0\n  from rlgym_llm_envs.math_gsm8k:MathGsm8k")
+        assert "  source: 'auto' | 'hub' | 'starter' = 'auto'\n" in out
+        assert "  data: str | Path | None = None\n" in out
         assert "  few_shot: int = 0\n" in out
         assert "  defer_scoring: bool = False\n" in out  # an argument of the base class
 
     def test_reward_list(self, capsys: Captured) -> None:
         assert main(["reward", "list"]) == 0
         names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-        assert names == ["name", "env", "exact_match", "format", "function", "length", "math"]
+        assert names == ["name", *sorted(Plugins.discover().rewards())]
 
     def test_reward_show_of_a_class(self, capsys: Captured) -> None:
         assert main(["reward", "show", "exact_match"]) == 0
         out = capsys.readouterr().out
-        assert "  range 0 to 1, scope sample\n  needs answer\n" in out
-        assert "  strip: bool = True\n  casefold: bool = False\n" in out
+        assert "  range 0 to 1, scope sample, backend inline\n  needs answer\n" in out
+        assert "  strip: bool = True\n" in out
+        assert "  unicode: 'NFC' | 'NFKC' | None = None\n" in out
 
     def test_reward_show_of_a_function(self, mine: str, capsys: Captured) -> None:
         assert main(["reward", "show", "--plugin", mine, "brevity"]) == 0
         out = capsys.readouterr().out
-        assert "range 0 to 2, scope sample\n  needs answer\n\n2 where the reply is short.\n" in out
+        said = "range 0 to 2, scope sample, backend inline\n  needs answer\n"
+        assert f"{said}\n2 where the reply is short.\n" in out
         assert out.endswith("options:\n  limit: int = 10\n")
+
+    def test_reward_show_says_what_the_options_make(self, capsys: Captured) -> None:
+        assert main(["reward", "show", "length"]) == 0
+        out = capsys.readouterr().out
+        assert "  range 0 to inf, scope sample, backend inline (by its default options)\n" in out
+        assert (
+            "  unit: 'tokens' | 'chars' | 'words' | 'turns' = 'tokens'\n"
+            "      What is counted; words are what white space parts.\n"
+            "  max_len: int (> 0) | None = None\n"
+        ) in out
+        grouped = ["--option", "mode=group_relative", "--option", "correct=math"]
+        assert main(["reward", "show", "length", *grouped]) == 0
+        out = capsys.readouterr().out
+        assert "  range -0.5 to 0.5, scope group, backend inline (by these options)\n" in out
+        assert "  uses the components math\n" in out
+        assert "has no option 'moed'" in refuse(
+            ["reward", "show", "length", "--option", "moed=cosine"], capsys
+        )
+
+    def test_reward_show_of_one_that_needs_options(self, capsys: Captured) -> None:
+        assert main(["reward", "show", "judge"]) == 0
+        out = capsys.readouterr().out
+        assert "scope sample, backend async\n" in out
+        assert "is not built without: it needs base_url, model, criteria\n" in out
+        assert main(["reward", "show", "function"]) == 0
+        assert "  kwargs: Mapping[str, Any] = {}\n" in capsys.readouterr().out
+        assert main(["reward", "show", "math"]) == 0
+        out = capsys.readouterr().out  # its options are those of a base class
+        assert "  extraction: 'strict' | 'standard' | 'lenient' = 'standard'\n      strict: " in out
+
+    def test_reward_show_of_a_function_in_a_file(self, tmp_path: Path, capsys: Captured) -> None:
+        path = tmp_path / "own.py"
+        path.write_text(
+            "from rlgym_llm import reward\n"
+            "@reward('gap', scope='group', range=(-1, 1), uses=('math',))\n"
+            "def gap(completions, components, *, limit: int | None = 3):\n"
+            "    'How far apart.'\n"
+            "    return [0.0 for _ in completions]\n"
+        )
+        assert main(["reward", "show", f"{path}:gap"]) == 0
+        assert capsys.readouterr().out == (
+            f"gap\n  from {path}:gap, by the reward 'function'\n"
+            "  range -1 to 1, scope group, backend inline\n  uses the components math\n"
+            "\nHow far apart.\n"
+            "\narguments with defaults (its option kwargs):\n  limit: int | None = 3\n"
+        )
+        assert "did you mean 'gap'" in refuse(["reward", "show", f"{path}:gab"], capsys)
 
     def test_a_command_of_a_plugin(self, mine: str, capsys: Captured) -> None:
         assert main(["--plugin", mine, "hello", "--help", "x"]) == 5

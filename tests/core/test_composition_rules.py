@@ -251,7 +251,7 @@ class TestPolicies:
         card = compose("r", scores, terms)
         assert card.status is CardStatus.FAILED_REWARD
         assert "its transform makes" in card.error
-        assert compose("r", scores, terms, on_error=Const(const=-1.0)).reward == -1.0
+        assert compose("r", scores, terms, on_error=Const(const=-1.0)).reward == -1e300
         with pytest.raises(RewardError, match="its transform makes"):
             compose("r", scores, terms, on_error="raise")
 
@@ -275,7 +275,7 @@ class TestSchedules:
 
     def test_evaluation_has_weights_of_its_own(self):
         (card,) = cards(self.SECTION, [rollout()], evaluation=True, step=10)
-        assert card.reward == 1.5  # 0 * 1 + 3 * 0.5
+        assert card.reward == 2.5  # 1 * 1 + 3 * 0.5, unscheduled
 
 
 class TestReading:
@@ -335,3 +335,105 @@ def test_potentials_take_no_transform():
         read_rewards(
             {"components": {"right": {"placement": "potential", "transform": {"scale": 2}}}}
         )
+
+
+class TestExaminedFaults:
+    """Each was accepted in silence, or misread, once."""
+
+    def test_what_stands_for_a_failed_score_goes_through_the_transform(self):
+        terms = {"a": Term(weight=1.0, transform=lambda value: 10 * value), "b": 1.0}
+        scores = {
+            "a": Score(name="a", value=None, status=ScoreStatus.ERROR),
+            "b": Score(name="b", value=3.0),
+        }
+        assert compose("r", scores, terms, on_error=Const(const=-2.0)).reward == -17.0
+
+    def test_a_gate_goes_by_the_raw_value_that_stands_in(self):
+        gate = Gate(on="a", op=">=", value=1.0)
+        terms = {
+            "a": Term(weight=0.0, transform=lambda value: value - 5),
+            "b": Term(weight=1.0, gates=(gate,)),
+        }
+        scores = {
+            "a": Score(name="a", value=None, status=ScoreStatus.ERROR),
+            "b": Score(name="b", value=2.0),
+        }
+        assert compose("r", scores, terms, on_error=Const(const=1.0)).reward == 2.0
+
+    def test_a_contribution_that_overflows_is_an_error_and_no_infinity(self):
+        card = compose("r", {"a": Score(name="a", value=1e300)}, {"a": 1e300})
+        assert (card.reward, card.status) == (None, CardStatus.FAILED_REWARD)
+        assert card.components["a"].contribution is None
+        assert card.components["a"].status is ScoreStatus.ERROR
+
+    def test_schedules_are_of_training(self):
+        section = {"components": {"right": {"weight": 2.0, "schedule": {"linear": [1, 0, 10]}}}}
+        (card,) = cards(section, [rollout()], evaluation=True, step=10)
+        assert card.reward == 2.0
+
+    def test_a_schedule_may_start_at_0(self):
+        section = {"components": {"right": {"schedule": {"linear": [0, 1, 10]}}}}
+        assert [cards(section, [rollout()], step=s)[0].reward for s in (0, 5)] == [None, 0.5]
+
+    def test_a_file_as_reward(self):
+        config = read_rewards({"components": {"mine": {"reward": "my/file.py:judge"}}})
+        assert config.components["mine"].reward == "function"
+        assert config.components["mine"].options == {"path": "my/file.py:judge"}
+
+    @pytest.mark.parametrize(
+        ("section", "message"),
+        [
+            ({"on_error": {"const": "x"}}, "on_error: takes mask, raise, zero or {const: number}"),
+            ({"on_error": {"constant": 0}}, "on_error: takes mask, raise, zero or {const: numb"),
+            ({"on_error": {"const": float("nan")}}, "on_error: takes mask, raise, zero or"),
+            ({"on_truncated": {"soft": -1}}, "on_truncated: takes keep, zero, soft, mask or {so"),
+            ({"components": {"right": {"weight": True}}}, "weight: Input should be a number"),
+            ({"components": {"": {"reward": "right"}}}, "component name '' is empty"),
+            ({"components": {"a.b": {"reward": "right"}}}, "component name 'a.b' is empty, or"),
+            ({"components": {"right": {"when": {"x": []}}}}, "it never applies"),
+            ({"components": {"right": {"schedule": {"linear": [1, 0, 2.5]}}}}, "whole number"),
+            ({"components": {"right": {"schedule": {"steps": {-1: 1}}}}}, "takes steps from 0"),
+            ({"components": {"right": 1, "a": {"combine": {"sum": {}}}}}, "sum"),
+            (
+                {"components": {"right": 1, "a": {"combine": {"min": ["right"]}, "options": {}}}},
+                "options is of a reward, and a combine is none",
+            ),
+            (
+                {"components": {"right": 1}, "aggregate": "normalize_then_sum", "clip": [0, 1]},
+                "so clip would do nothing",
+            ),
+            (
+                {
+                    "components": {"right": 1},
+                    "aggregate": "normalize_then_sum",
+                    "on_truncated": {"soft": 2},
+                },
+                "so on_truncated soft would do nothing",
+            ),
+        ],
+        ids=lambda value: str(value)[:60],
+    )
+    def test_it_is_said(self, section, message):
+        with pytest.raises(ConfigError) as error:
+            read_rewards(section)
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
+
+    @pytest.mark.parametrize("placement", ["turn", "step", "token", "potential"])
+    def test_a_single_score_has_one_place(self, placement):
+        section = {"components": {"right": {"placement": placement}}}
+        with pytest.raises(ConfigError, match="gives one score for the whole rollout"):
+            cards(section, [])
+
+    def test_potentials_and_shares_are_not_taken_for_each_other(self):
+        class Steps(Reward):
+            name = "steps"
+            granularity = "step"
+
+        class Potentials(Steps):
+            steps_are = "potentials"
+
+        for found, placement in ((Steps, "potential"), (Potentials, "step")):
+            with pytest.raises(ConfigError, match="potentials take placement potential"):
+                cards({"components": {"right": {"placement": placement}}}, [], right=found)
+        assert cards({"components": {"right": {}}}, [], right=Potentials) == []

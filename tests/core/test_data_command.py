@@ -235,7 +235,7 @@ class TestBadRows:
 
     def test_rejects_of_an_earlier_run_go_with_its_output(self, tmp_path):
         given, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-        rejects = tmp_path / "out.jsonl.rejects.jsonl"
+        rejects = tmp_path / "out.rejects.jsonl"
         given.write_text('{"id": 1}\n[2]\n')
         assert convert(given, out, "--on-bad-line", "set-aside") == 1
         assert rejects.exists()
@@ -245,11 +245,57 @@ class TestBadRows:
         assert convert(given, out, "--on-bad-line", "set-aside", "--overwrite") == 0
         assert not rejects.exists()
 
+    def test_rejects_of_another_output_stay(self, tmp_path):
+        given, rejects = tmp_path / "in.jsonl", tmp_path / "out.rejects.jsonl"
+        rejects.write_text("those of out.parquet\n")
+        write(given, [{"id": 1}])
+        assert convert(given, tmp_path / "out.jsonl", "--overwrite") == 0
+        assert rejects.exists()
+
+    def test_one_row_is_no_rows(self, tmp_path, capsys):
+        given = tmp_path / "in.jsonl"
+        given.write_text('{"id": 1}\n{"id": 2, "x\n')
+        assert convert(given, tmp_path / "out.jsonl", "--on-bad-line", "set-aside") == 1
+        told = capsys.readouterr()
+        assert told.out == f"1 row -> {tmp_path / 'out.jsonl'}\n"
+        rejects = tmp_path / "out.rejects.jsonl"
+        assert told.err.splitlines() == [
+            f"1 bad row was left out, set aside in {rejects}:",
+            f"  {given}:2: bad JSON: Unterminated string starting at at column 11",
+        ]
+
+    @pytest.mark.parametrize(
+        ("line", "reason"),
+        [
+            ('{"id": 2,', "at column"),
+            ('{"id": ', "Expecting value at column 7"),
+            ('{"id": 2} {', "Extra data at column 11"),
+            ('{"id": 2, "id": 3}', "key 'id' stands there twice"),
+        ],
+    )
+    def test_a_cut_line_is_told_of_as_scoring_tells_of_it(self, tmp_path, capsys, line, reason):
+        given = tmp_path / "in.jsonl"
+        given.write_text(f'{{"completion": "1", "answer": "1"}}\r\n{line}\r\n')
+        assert convert(given, tmp_path / "out.jsonl") == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"rlgym: {given}:2: bad JSON: ")
+        assert reason in told
+        argv = ["score", str(given), "--reward", "exact_match", "--on-bad-line", "error"]
+        assert main([*argv, "-o", str(tmp_path / "scored.jsonl")]) == 2
+        assert capsys.readouterr().err == told
+
     def test_only_bad_rows_end_it(self, tmp_path, capsys):
         (tmp_path / "in.jsonl").write_text("[1]\n[2]\n")
         code = convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", "--on-bad-line", "skip")
         assert code == 2
         assert "no row to write (2 bad rows, first: " in capsys.readouterr().err
+
+
+def test_a_field_is_mapped_once(tmp_path, capsys):
+    write(tmp_path / "in.jsonl", [{"a": "1", "b": "2"}])
+    flags = ("--map", "completion=a", "--map", "completion=b")
+    assert convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", *flags) == 2
+    assert "--map completion is given twice, as 'a' and as 'b'; keep one" in capsys.readouterr().err
 
 
 def test_a_killed_conversion_leaves_no_half_file(tmp_path):

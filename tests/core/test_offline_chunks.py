@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlgym_llm.offline.chunks import jsonl_chunks
-from rlgym_llm.offline.lines import BadRowError, chunk_lines, parse_row
+from rlgym_llm.offline.lines import chunk_lines, parse_row
+from rlgym_llm.rows.json_row import BadRowError
 
 
 def all_lines(data: bytes, chunk_bytes: int, limit: int | None = None) -> list[tuple[int, bytes]]:

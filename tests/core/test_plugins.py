@@ -87,7 +87,7 @@ class TestBuiltIn:
             ),
         }
         assert brings["trainers"] == {
-            Kind.COMMAND: ("train",),
+            Kind.COMMAND: ("eval", "train"),
             Kind.GENERATOR: ("hf",),
             Kind.ADVANTAGE: ("grpo",),
             Kind.POLICY_LOSS: ("ppo_clip",),

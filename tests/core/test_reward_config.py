@@ -9,7 +9,7 @@ from rlgym_llm.reward_config import (
     build_rewards,
     read_rewards,
 )
-from rlgym_llm.reward_flags import parse_reward_flag
+from rlgym_llm.reward_flags import parse_reward_flag, with_options
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_the_section_is_frozen_and_survives_a_dump():
         ({"clip": [1]}, "clip"),
         ({"max_error_rate": 1.5}, "max_error_rate: .*less than or equal to 1"),
         ({"on_error": "skip"}, "on_error"),
-        ({"on_truncated": "hard"}, "on_truncated.*'keep', 'zero', 'soft' or 'mask'"),
+        ({"on_truncated": "hard"}, "on_truncated: takes keep, zero, soft, mask or"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -132,7 +132,37 @@ def test_flags(flag, name, reward, weight):
     assert (found, component.reward, component.weight) == (name, reward, weight)
 
 
+def test_one_name_is_given_once():
+    found = read_reward_flags(["math=1.0", "format=0.2", "mine.py:brevity"])
+    assert [(name, part.weight) for name, part in found.items()] == [
+        *(("math", 1.0), ("format", 0.2), ("brevity", 1.0))
+    ]
+    for flags in (["math=1.0", "math=1.0"], ["math", "a.py:math=2"]):
+        with pytest.raises(ConfigError, match="reward 'math' is given twice, as 'math"):
+            read_reward_flags(flags)
+
+
 @pytest.mark.parametrize("flag", ["", "=1", "math=", "math=heavy", "math=nan", "math=inf"])
 def test_wrong_flags(flag):
     with pytest.raises(ConfigError, match="--reward"):
         parse_reward_flag(flag)
+
+
+@pytest.mark.parametrize(
+    ("flag", "options"),
+    [
+        ("math.kwargs.limit=3", {"kwargs": {"limit": 3, "old": 1}}),
+        ("math.kwargs={limit: 3}", {"kwargs": {"limit": 3}}),
+        ("math.tags=[think, answer]", {"kwargs": {"old": 1}, "tags": ["think", "answer"]}),
+        ("math.word=a=b", {"kwargs": {"old": 1}, "word": "a=b"}),
+    ],
+)
+def test_options_by_flag(flag, options):
+    component = ComponentConfig(reward="math", options={"kwargs": {"old": 1}})
+    assert with_options({"math": component}, [flag])["math"].options == options
+
+
+def test_an_option_below_what_is_no_mapping():
+    component = ComponentConfig(reward="math", options={"unit": "chars"})
+    with pytest.raises(ConfigError, match="'unit' is no mapping"):
+        with_options({"math": component}, ["math.unit.x=1"])

@@ -25,7 +25,7 @@ def test_values(schedule, points):
     [
         ({"liner": [1, 0, 5]}, "did you mean 'linear'"),
         ({"linear": [1, 0]}, "takes"),
-        ({"linear": [1, 0, 0]}, "num_steps >= 1"),
+        ({"linear": [1, 0, 0]}, "at least 1 step"),
         ({"steps": {}}, "takes"),
         ({"steps": {"soon": 1.0}}, "whole steps"),
         ({}, "no single"),
@@ -36,10 +36,10 @@ def test_what_is_wrong_is_said(schedule, message):
         compile_schedule(schedule)
 
 
-def test_a_schedule_multiplies_the_weight_but_not_an_eval_weight():
+def test_a_schedule_multiplies_the_weight_of_training():
     component = ComponentConfig(reward="prm", weight=0.3, schedule={"linear": [1, 0, 10]})
     assert component.weight_in(evaluation=False, step=5) == pytest.approx(0.15)
     assert component.weight_in(evaluation=False) == 0.3
-    assert component.weight_in(evaluation=True, step=5) == pytest.approx(0.15)
+    assert component.weight_in(evaluation=True, step=5) == 0.3
     of_eval = component.model_copy(update={"eval_weight": 1.0})
     assert of_eval.weight_in(evaluation=True, step=5) == 1.0

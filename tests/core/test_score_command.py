@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -221,7 +223,8 @@ def test_online_and_offline_scores_are_equal_to_the_last_bit(tmp_path: Path) -> 
                 Turn(
                     new_prompt_token_ids=(1, 2),
                     completion=Completion(
-                        text=("2 + 2\n#### 4", "4", "#### 5", "")[n % 4], token_ids=(3,) * (1 + n % 17)
+                        text=("2 + 2\n#### 4", "4", "#### 5", "")[n % 4],
+                        token_ids=(3,) * (1 + n % 17),
                     ),
                 ),
             ),
@@ -484,7 +487,7 @@ def test_another_run_is_not_gone_on_with(
     capsys.readouterr()
     assert score(source, "--reward", "exact_match=0.5", "-o", out) == 2
     told = capsys.readouterr().err
-    assert "had other rewards" in told
+    assert "had other rewards (rewards.components.exact_match.weight: 1.0 -> 0.5): give" in told
     assert "--overwrite to drop it" in told
     assert score(source, "--reward", "exact_match=0.5", "-o", out, "--overwrite") == 1
     assert read_rows(out)[0]["rlgym"]["reward"] == 0.5
@@ -520,7 +523,7 @@ def test_a_changed_input_is_another_run(tmp_path: Path, capsys: pytest.CaptureFi
     write_rows(source, [plain(0)])
     capsys.readouterr()
     assert score(source, "--reward", "exact_match", "-o", out) == 2
-    assert "had other inputs" in capsys.readouterr().err
+    assert "had other inputs (inputs.0.size: " in capsys.readouterr().err
 
 
 # -- parquet -------------------------------------------------------------------------------------
@@ -592,10 +595,79 @@ def test_diff_lists_the_rows_whose_verdict_changed(
         told = capsys.readouterr().out
         assert "reward changed on 4 rows: 1 up, 1 down, 1 judged now and not then" in told
         assert "1 judged then and not now" in told
-        assert "row 1 (id 1): 9.0 -> 2.0" in told
+        assert "  row 2 (id 1): 9.0 -> 2.0\n" in told
         changed = read_rows(tmp_path / "new.diff.jsonl")
-        found = {(row["id"], row["old"], row["new"]) for row in changed}
-        assert found == {(1, 9.0, 2.0), (2, 0.0, 3.0), (3, 5.0, None), (4, None, 5.0)}
+        found = {(row["row"], row["id"], row["old"], row["new"]) for row in changed}
+        assert found == {(2, 1, 9.0, 2.0), (3, 2, 0.0, 3.0), (4, 3, 5.0, None), (5, 4, None, 5.0)}
+
+
+def test_one_of_a_kind_is_told_of_in_the_singular(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{**plain(n), "is_correct": n == 1} for n in range(2)]  # both are right
+    source = write_rows(tmp_path / "in.jsonl", [*rows, "{"])
+    flags = ["--reward", "exact_match"]
+    assert score(source, *flags, "-o", tmp_path / "old.jsonl") == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[1] == "2 rows, 2 scored, 1 bad line set aside"
+    assert "exact_match agrees with 1 of 2 labels (1 false positive, 0 false negatives)" in told
+    assert "1 group: pass@1 100.0%, pass@2 100.0%" in told
+    assert any(line.startswith("bad line: 1 x bad JSON: ") for line in told)
+    old = read_rows(tmp_path / "old.jsonl")
+    old[1]["rlgym"]["components"]["exact_match"]["raw"] = 0.5
+    was = write_rows(tmp_path / "was.jsonl", old)
+    assert score(source, *flags, "-o", tmp_path / "new.jsonl", "--diff", was) == 1
+    assert "exact_match changed on 1 row: 1 up\n  row 2 (id 1): 0.5 -> 1.0\n" in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("arr.json", "run rlgym data convert {path} out.jsonl, then score out.jsonl"),
+        ("rows.jsonl.gz", "run rlgym data convert {path} out.jsonl, then score out.jsonl"),
+        ("rows.csv", "not .csv: give it the ending of what it holds (rlgym data convert {path} "),
+        ("arr.jsonl", "name it {folder}/arr.json, run rlgym data convert {folder}/arr.json out"),
+    ],
+)
+def test_files_that_cannot_be_scored_name_the_command_that_helps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, way_out: str
+) -> None:
+    path = tmp_path / name
+    path.write_text("[\n" + ",\n".join(json.dumps(plain(n)) for n in range(2)) + "\n]\n")
+    assert score(path, "--reward", "exact_match", "-o", tmp_path / "o.jsonl") == 2
+    assert way_out.format(path=path, folder=tmp_path) in capsys.readouterr().err
+
+
+def test_the_command_that_helps_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, lines = tmp_path / "an array.json", tmp_path / "out.jsonl"
+    path.write_text(json.dumps([plain(0), plain(1)]))
+    flags = ["--reward", "exact_match", "-o", tmp_path / "o.jsonl"]
+    assert score(path, *flags) == 2
+    command = re.search("run rlgym (.*), then", capsys.readouterr().err)
+    assert command is not None
+    assert main([str(lines) if w == "out.jsonl" else w for w in shlex.split(command[1])]) == 0
+    assert score(lines, *flags) == 0
+    assert len(read_rows(tmp_path / "o.jsonl")) == 2
+
+
+def test_an_output_whose_ending_says_another_format_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_rows(tmp_path / "in.jsonl", [plain(0)])
+    for name, ending in (("o.jsonl.gz", ".gz"), ("o", "without any")):
+        assert score(source, "--reward", "exact_match", "-o", tmp_path / name) == 2
+        assert f"{name}: an output ends in .jsonl, .ndjson, .json, .parquet, .pq, not {ending}" in (
+            capsys.readouterr().err
+        )
+
+
+def test_a_parquet_by_its_short_ending_is_compared_too(tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "in.jsonl", [plain(0)])
+    assert score(source, "--reward", "exact_match", "-o", tmp_path / "a.pq") == 0
+    flags = ["-o", tmp_path / "b.pq", "--diff", tmp_path / "a.pq"]
+    assert score(source, "--reward", "exact_match", *flags) == 0
 
 
 @pytest.mark.parametrize(
@@ -606,6 +678,15 @@ def test_diff_lists_the_rows_whose_verdict_changed(
         (["--reward", "math", "--accuracy", "maths"], "unknown component 'maths'"),
         (["--reward", "math", "--option", "math.extracton=strict"], "no option 'extracton'"),
         (["--reward", "math", "--map", "completion"], "--map takes FIELD=COLUMN"),
+        (
+            ["--reward", "math", "--reward", "math=0.5"],
+            "reward 'math' is given twice, as 'math' and as 'math=0.5'; keep one",
+        ),
+        (
+            ["--reward", "math", *["--option", "math.form=value"] * 2],
+            "--option math.form is given twice, as 'math.form=value' and as 'math.form=value'",
+        ),
+        (["--rewards", "absent.yaml"], "rlgym: absent.yaml: there is no such file"),
         (["--reward", "math", "--workers", "0"], "0 is below 1"),
         (["--reward", "math", "--k", "two"], "--k"),
         (["--reward", "math", "-o", "no/such/folder/o.jsonl"], "there is no folder no/such/folder"),

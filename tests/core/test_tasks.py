@@ -100,7 +100,7 @@ def test_bad_lines_are_named_or_set_aside(bug_report, tmp_path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"prompt": "\xff", "gold": "1"}', "utf-8"),
+        (b'{"prompt": "\xff", "gold": "1"}', "no UTF-8: invalid start byte"),
         (b'{"prompt": "q", "gold": NaN}', "NaN is not JSON"),
         (b'{"prompt": "q"}', "no column 'gold' (columns: prompt)"),
         (b'{"prompt": "", "gold": "1"}', "prompt that is not empty"),
@@ -139,7 +139,7 @@ def test_missing_empty_and_foreign_files_name_the_setting(tmp_path):
     with pytest.raises(DataError, match="unknown file type"):
         file_tasks(tmp_path / "rows.csv", to_task)
     (tmp_path / "bad.jsonl").write_text("{\n")
-    with pytest.raises(DataError, match=r"holds no task \(1 bad lines, first: bad JSON"):
+    with pytest.raises(DataError, match=r"holds no task \(1 bad line, first: bad JSON"):
         JsonlTasks(tmp_path / "bad.jsonl", to_task, on_bad_line="skip")
     with pytest.raises(UserError, match="error or skip"):
         JsonlTasks(tmp_path / "bad.jsonl", to_task, on_bad_line="ignore")

@@ -213,11 +213,11 @@ class TestScripted:
     @pytest.mark.parametrize(
         ("other", "says"),
         [
-            (["--temperature", "0.5"], "sampling.temperature: 1.0 there, 0.5 now"),
-            (["--seed", "1"], "seed: 0 there, 1 now"),
-            (["--max-tasks", "5"], "tasks.count: 6 there, 5 now"),
-            (["--env.kwargs.few_shot", "0"], "env.kwargs.few_shot: null there, 0 now"),
-            (["--reward", "math=0.5"], "rewards.components.format.reward: "),
+            (["--temperature", "0.5"], "sampling.temperature: 1.0 -> 0.5"),
+            (["--seed", "1"], "seed: 0 -> 1"),
+            (["--max-tasks", "5"], "tasks.count: 6 -> 5"),
+            (["--env.kwargs.few_shot", "0"], "env.kwargs.few_shot: absent -> 0"),
+            (["--reward", "math=0.5"], "rewards.components.format: {"),
         ],
     )
     def test_other_settings_are_refused_by_key(self, tmp_path, flags, capsys, other, says):

@@ -27,7 +27,9 @@ def _run(argv: Sequence[str]) -> int:
         print(command.help)
         return 0
     # Past this line Gymnasium is needed, and in `_train` torch: --help waits for neither.
+    from rlgym_llm.compose import RewardComposer
     from rlgym_llm_trainers.environments import make_env, uses_starter_problems
+    from rlgym_llm_trainers.run_rewards import check_scoring, rewards_of
 
     plugins = Plugins.discover(command.config.plugins)
     if uses_starter_problems(command.config, plugins):
@@ -37,7 +39,9 @@ def _run(argv: Sequence[str]) -> int:
     if command.print_config:
         print(format_config(config, command.sources), end="")
     elif command.dry_run:
-        tasks = make_env(config, plugins, role="train").tasks
+        env = make_env(config, plugins, role="train")
+        check_scoring(config, RewardComposer(rewards_of(config, env), plugins))
+        tasks = env.tasks
         print(describe(plan_batches(config, num_prompts=len(tasks))))
     else:
         return _train(config, plugins)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlgym_llm.differences import differences_text
 from rlgym_llm.errors import DataError, UserError
 from rlgym_llm.plugin_sources import own_version
 from rlgym_llm.secrets_mask import mask_secrets
@@ -25,8 +26,6 @@ from rlgym_llm.types import SCHEMA_VERSION, CardStatus, RolloutStatus
 from rlgym_llm_trainers.run_folder import choose_run_folder
 
 __all__ = ["EvalFolder", "choose_eval_folder", "fingerprint"]
-
-_MOST_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +142,7 @@ class EvalFolder:
             raise DataError("is no manifest of an evaluation", path=self.manifest) from error
         if version != SCHEMA_VERSION:
             raise DataError(f"unknown schema_version {version!r}", path=self.manifest)
-        if differing := _differences(theirs, ours):
-            more = len(differing) - _MOST_SHOWN
-            shown = "; ".join(differing[:_MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+        if shown := differences_text(theirs, ours):
             raise UserError(
                 f"--output {self.path}: holds an evaluation under other settings ({shown}); "
                 "give the same settings to go on with it, or name a new folder"
@@ -174,25 +171,6 @@ def fingerprint(settings: Mapping[str, Any]) -> str:
     True
     """
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-
-
-def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
-    """``key: value there, value here`` of every leaf that is not the same in both."""
-    old, new = dict(_leaves(theirs, ())), dict(_leaves(ours, ()))
-    keys = [*old, *(key for key in new if key not in old)]
-    return [
-        f"{key}: {json.dumps(old.get(key))} there, {json.dumps(new.get(key))} now"
-        for key in keys
-        if old.get(key) != new.get(key) or (key in old) != (key in new)
-    ]
-
-
-def _leaves(data: Any, path: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    if isinstance(data, Mapping) and data:
-        for key, value in data.items():
-            yield from _leaves(value, (*path, str(key)))
-    else:
-        yield ".".join(path), data
 
 
 def _record(data: bytes, path: Path, line: int) -> RolloutRecord:

@@ -19,14 +19,13 @@ from rlgym_llm_trainers.environments import make_env
 from rlgym_llm_trainers.eval_settings import EvalSettings
 from rlgym_llm_trainers.model import Policy, weights_digest
 from rlgym_llm_trainers.preparation import (
-    accuracy_component,
     episode_limits,
     find_model,
     open_model,
-    rewards_of,
     validation_params,
     validation_tasks,
 )
+from rlgym_llm_trainers.run_rewards import accuracy_component, rewards_of
 
 __all__ = ["EvalSession", "open_eval"]
 

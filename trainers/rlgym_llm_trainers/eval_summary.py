@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rlgym_llm.counted import counted
 from rlgym_llm.estimators import maj_at_k, pass_at_k
 from rlgym_llm.intervals import Interval, mean_and_interval
 from rlgym_llm.types import CardStatus, RolloutStatus
@@ -98,10 +99,12 @@ def summary_text(summary: Mapping[str, Any]) -> str:
     """The summary as lines for people, shares in percent."""
     head = (
         f"{summary.get('env', 'environment')}, model {summary.get('model', 'unnamed')}: "
-        f"{summary['num_tasks']} tasks, {summary['num_samples']} responses each"
+        f"{counted(summary['num_tasks'], 'task')}, "
+        f"{counted(summary['num_samples'], 'response')} each"
     )
     if not summary["is_complete"]:
-        head += f" ({summary['num_rollouts']} of {summary['num_rollouts_wanted']} rollouts so far)"
+        wanted = counted(summary["num_rollouts_wanted"], "rollout")
+        head += f" ({summary['num_rollouts']:,} of {wanted} so far)"
     lines = [head]
     if summary["accuracy"]:
         lines.append(_line("accuracy", summary["accuracy"], _percent))
@@ -116,7 +119,8 @@ def summary_text(summary: Mapping[str, Any]) -> str:
     speed = summary["timing"]["tokens_per_second"]
     if speed is not None:
         lines.append(f"{'tokens/s':<16} {speed:,.0f}")
-    lines.append(f"{'truncated':<16} {summary['truncated']} of {summary['num_rollouts']} rollouts")
+    rollouts = counted(summary["num_rollouts"], "rollout")
+    lines.append(f"{'truncated':<16} {summary['truncated']:,} of {rollouts}")
     for name in ("failed_rollouts", "failed_scores"):
         counts = ", ".join(f"{count} {what}" for what, count in summary[name].items())
         lines.append(f"{name.replace('_', ' '):<16} {counts or 0}")

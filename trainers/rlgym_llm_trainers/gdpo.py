@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlgym_llm.types import ScoreCard
+from rlgym_llm.types import Component, ScoreCard
 from rlgym_llm_trainers.advantages import GroupAdvantages
 
 __all__ = ["gdpo_advantages"]
@@ -43,7 +43,7 @@ def gdpo_advantages(
         if not weight:
             continue
         values = [
-            card.components[name].transformed if is_valid and name in card.components else None
+            _value(card.components[name]) if is_valid and name in card.components else None
             for card, is_valid in zip(cards, of_rewards.is_valid, strict=True)
         ]
         alone = estimate(values)
@@ -57,3 +57,9 @@ def gdpo_advantages(
         if kept.std() > _NOISE:
             total[valid] = centred / (kept.std() + eps)
     return replace(of_rewards, advantages=total)
+
+
+def _value(component: Component) -> float | None:
+    """What the weight was put on: 0 for a truncated rollout under ``on_truncated: zero``."""
+    contribution = component.contribution
+    return None if contribution is None else contribution / component.weight

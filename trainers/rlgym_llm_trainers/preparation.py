@@ -14,7 +14,6 @@ from rlgym_llm.env import TextEnv
 from rlgym_llm.errors import ConfigError, DataError
 from rlgym_llm.generate import Generator, SamplingParams
 from rlgym_llm.plugins import Plugins
-from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.specs import Kind
 from rlgym_llm.tasks import TaskSource
@@ -25,12 +24,10 @@ from rlgym_llm_trainers.starter import starter_model_path
 __all__ = [
     "LocalGenerator",
     "ModelSource",
-    "accuracy_component",
     "episode_limits",
     "find_model",
     "fitting_tasks",
     "open_model",
-    "rewards_of",
     "validation_params",
     "validation_tasks",
 ]
@@ -132,22 +129,6 @@ def fitting_tasks(
             "--data.max_prompt_length"
         )
     return tuple(kept)
-
-
-def rewards_of(config: TrainConfig, env: TextEnv) -> RewardsConfig:
-    """The run's rewards: those given, else the environment's own."""
-    rewards = config.rewards or env.rewards
-    if not rewards.components:  # only the rules were given, so the environment's terms stay
-        rewards = rewards.model_copy(update={"components": env.rewards.components})
-    return rewards
-
-
-def accuracy_component(env: TextEnv, rewards: RewardsConfig) -> str | None:
-    """The component that says right or wrong: by its name, else the first with that reward."""
-    if env.accuracy in rewards.components:
-        return env.accuracy
-    named = (n for n, component in rewards.components.items() if component.reward == env.accuracy)
-    return next(named, None)
 
 
 def validation_params(config: TrainConfig) -> SamplingParams:

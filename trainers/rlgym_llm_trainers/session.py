@@ -27,16 +27,15 @@ from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.model import Policy, make_reference
 from rlgym_llm_trainers.preparation import (
     LocalGenerator,
-    accuracy_component,
     episode_limits,
     find_model,
     fitting_tasks,
     open_model,
-    rewards_of,
     validation_params,
     validation_tasks,
 )
 from rlgym_llm_trainers.run_folder import RunFolder
+from rlgym_llm_trainers.run_rewards import accuracy_component, check_scoring, rewards_of
 
 __all__ = ["Session", "open_session"]
 
@@ -111,7 +110,7 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     assert env is not None, "a run trains or validates"
     rewards = rewards_of(config, env)
     train_composer = RewardComposer(rewards, plugins)
-    _check_scoring(config, train_composer)
+    check_scoring(config, train_composer)
     val_composer = RewardComposer(rewards, plugins, evaluation=True)
 
     policy, generator = open_model(config, source)
@@ -181,21 +180,6 @@ def _check_groups(config: TrainConfig) -> None:
     if config.rollout.n == 1 and config.algorithm.adv_estimator == "grpo":
         raise ConfigError(
             "--rollout.n 1: grpo compares the responses to a prompt with each other; take 2 or more"
-        )
-
-
-def _check_scoring(config: TrainConfig, composer: RewardComposer) -> None:
-    """What the rewards ask of the run, found before anything is sampled."""
-    if composer.needs_groups and config.rollout.n == 1:
-        raise ConfigError(
-            "--rollout.n 1: a reward of scope group compares the responses to a prompt with each "
-            "other; take 2 or more"
-        )
-    if composer.config.aggregate == "normalize_then_sum" and config.algorithm.use_kl_in_reward:
-        raise ConfigError(
-            "rewards.aggregate normalize_then_sum: normalises components one by one, and the KL "
-            "penalty is none of them; take --actor.use_kl_loss in place of "
-            "--algorithm.use_kl_in_reward"
         )
 
 

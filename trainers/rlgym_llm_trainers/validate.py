@@ -41,7 +41,7 @@ def validate(
 ) -> Validation:
     """Samples ``num_samples`` rollouts of each task and scores them; see `validation_metrics`.
 
-    ``step`` is the training step that schedules of weights go by.
+    ``step`` is the training step, for rewards that go by it.
     """
     groups = run_groups(
         tasks,
