@@ -9,7 +9,7 @@ from rlgym_llm.reward_config import (
     build_rewards,
     read_rewards,
 )
-from rlgym_llm.reward_flags import parse_reward_flag, with_options
+from rlgym_llm.reward_flags import parse_reward_flag, read_reward_flags, with_options
 
 
 @pytest.fixture(scope="module")
