@@ -7,7 +7,7 @@ The rows are the handed solutions with ids, questions and texts changed, so that
 are equal; no verdict is remembered from one to the next. *Rows per second* is the slope between
 the short and the long file, with one worker: files read and written, start and end left out.
 *Memory* is the largest sum of the resident sizes of the command and its workers. Then the long file
-with two workers, and the short one killed at random moments and started again until it is done.
+with two workers, and once more, killed at random moments and started again until it is done.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main() -> None:
             write_rows(options.data, folder / f"{rows}.jsonl", rows)
         runs = [run(folder, rows, workers) for rows, workers in ((short, 1), (long, 1), (long, 2))]
         show(runs)
-        kill_and_resume(folder, short, options.kills, random.Random(options.seed))
+        kill_and_resume(folder, long, options.kills, random.Random(options.seed))
     finally:
         if options.keep is None:
             shutil.rmtree(folder)
@@ -194,10 +194,11 @@ def kill_and_resume(folder: Path, rows: int, kills: int, draw: random.Random) ->
     arguments = command(folder, rows, out, 2)
     survived = 0
     work = Path(f"{out}.work")
+    num_parts = max(kills, (folder / f"{rows}.jsonl").stat().st_size >> 20)
     for _ in range(kills):
         process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL)
         done = len(list(work.glob("*.done")))
-        wanted = done + draw.randrange(0, 6)
+        wanted = done + draw.randrange(0, 2 * num_parts // (kills + 1))
         while process.poll() is None and len(list(work.glob("*.done"))) < wanted:
             time.sleep(0.005)
         time.sleep(draw.random() * 0.3)

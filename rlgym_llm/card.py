@@ -67,21 +67,21 @@ def compose(
     7.5
     """
     components: dict[str, Component] = {}
+    failure: Component | None = None
+    contributions = []
     for name, term in terms.items():
-        term = term if isinstance(term, Term) else Term(weight=term)
+        if not isinstance(term, Term):
+            term = Term(weight=term)
         if term.combine is None:
             score = scores[name]
         else:
             score = _combine(name, term.combine, components, columns or {})
-        components[name] = _component(score, term, components, on_error, truncated)
-    failure: Component | None = None
-    contributions = []
-    for component in components.values():
-        if component.weight == 0:
+        component = components[name] = _component(score, term, components, on_error, truncated)
+        if term.weight == 0:
             continue
         if component.contribution is not None:
             contributions.append(component.contribution)
-        elif component.status in FAILED and failure is None:
+        elif failure is None and component.status in FAILED:
             failure = component
     reward: float | None = None
     error: str | None = None

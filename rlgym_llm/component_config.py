@@ -118,7 +118,8 @@ class ComponentConfig(Section):
         return {
             key: value
             for key, value in dump(self).items()
-            if (key in ("reward", "weight", "options") and value is not None)
+            if key == "weight"
+            or (key in ("reward", "options") and self.reward is not None)
             or getattr(self, key) != fields[key].get_default(call_default_factory=True)
         }
 

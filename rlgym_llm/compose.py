@@ -70,6 +70,7 @@ class RewardComposer:
         self._levels = scoring_levels(_reads(config, self._rewards))
         order = scoring_levels({n: c.depends_on for n, c in config.components.items()})
         self._order = [name for level in order for name in level]
+        self._is_in_order = self._order == list(config.components)
         self._terms: tuple[int | None, dict[str, Term]] = (None, self._terms_at(None))
         self._has_switch = any(
             c.combine is not None and c.combine.switch is not None
@@ -261,9 +262,9 @@ class RewardComposer:
             truncated=self.config.on_truncated if is_truncated(rollout) else "keep",
             columns=sample_columns(rollout) if self._has_switch else None,
         )
-        names = self.config.components
-        if list(card.components) == list(names):
+        if self._is_in_order:
             return card
+        names = self.config.components
         return replace(card, components={name: card.components[name] for name in names})
 
 

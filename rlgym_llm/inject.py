@@ -55,6 +55,13 @@ def group_columns(group: RolloutGroup) -> dict[str, Any]:
     return {"group": group, **batch_columns(group.rollouts)}
 
 
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "sample": ("completion", "prompt", "answer", "info", "data_source", "rollout"),
+    "group": ("group", "rollouts", "completions", "prompts", "answers", "group_ids"),
+    "batch": ("rollouts", "completions", "prompts", "answers", "group_ids"),
+}
+"""Columns that are there of whatever task."""
+
 _COLUMNS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "sample": sample_columns,
     "group": group_columns,
@@ -66,7 +73,7 @@ class Injection:
     """The plan by which one function gets its arguments, made once from its signature.
 
     Raises PluginError for signatures that cannot be called by name, and ConfigError for options
-    that the function does not take.
+    that the function does not take or that would hide a column of ours.
     """
 
     def __init__(
@@ -90,8 +97,13 @@ class Injection:
         named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
         self._wanted = [(p.name, p.default is p.empty) for p in named if p.name not in options]
         known = [p.name for p in named]
-        self._takes_components = "components" in known and "components" not in options
+        self._takes_components = "components" in known
         for option in options:
+            if option in (*_NAMES.get(scope, ()), "components"):
+                raise ConfigError(
+                    f"reward {name!r}: option {option!r} would hide the column {option!r}, which "
+                    "comes from what is scored: drop it, or call the parameter otherwise"
+                )
             if option not in known and not self._takes_rest:
                 hint = did_you_mean(option, known)
                 raise ConfigError(
@@ -115,7 +127,8 @@ class Injection:
                 arguments[parameter] = columns[parameter]
             elif is_required:
                 raise LookupError(
-                    f"parameter {parameter!r} has no default and no column provides it "
+                    f"parameter {parameter!r} has no default and no column provides it"
+                    f"{did_you_mean(parameter, columns)} "
                     f"(available: {', '.join(sorted(columns))})"
                 )
         return self._function(**arguments)

@@ -134,6 +134,7 @@ class Layout:
         else:
             group = prompt if prompt is None or isinstance(prompt, str) else _group(prompt)
         source = value_at(row, self.data_source) if self.data_source is not None else None
+        label = value_at(row, self.label) if self.label is not None else None
         sample = Sample(
             str(number if name is None else name),
             prompt,
@@ -142,20 +143,16 @@ class Layout:
             "unknown" if source is None else str(source),
             group,
             row,
+            label if isinstance(label, bool) else None,
         )
-        if self.label is self.reward is self.step is self.token_ids is self.logprobs is None:
+        if self.reward is self.step is self.token_ids is self.logprobs is None:
             return sample
         return self._with_rest(sample, row)
 
     def _with_rest(self, sample: Sample, row: Row) -> Sample:
         token_ids, logprobs = value_at(row, self.token_ids), value_at(row, self.logprobs)
-        label, reward, step = (
-            value_at(row, self.label),
-            value_at(row, self.reward),
-            value_at(row, self.step),
-        )
+        reward, step = value_at(row, self.reward), value_at(row, self.step)
         return sample._replace(
-            label=label if isinstance(label, bool) else None,
             reward=float(reward) if isinstance(reward, int | float) else None,
             step=step if isinstance(step, int) else None,
             token_ids=tuple(token_ids) if token_ids else (),

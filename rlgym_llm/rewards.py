@@ -121,7 +121,12 @@ class Reward:
     """How many calls may run side by side under the backends ``thread``, ``process``, ``async``."""
 
     def setup(self, ctx: RewardContext) -> None:
-        """Makes what scoring needs; called once before the first score."""
+        """Makes what scoring needs; called once before the first score.
+
+        Under the backends ``process`` and ``async`` a setup that takes longer than 60 s, and longer
+        than ``timeout_s``, has failed; without a ``timeout_s`` it has 600 s in a process, and no
+        bound elsewhere.
+        """
 
     def score(self, rollout: Rollout, ctx: RewardContext) -> RawScore:
         """The score of one rollout, of scope ``sample``; None where it does not apply."""
@@ -313,6 +318,11 @@ def _construct(label: str, cls: type[Reward], options: dict[str, Any]) -> Reward
         ) from None
     except TypeError as wrong:
         raise ConfigError(f"reward {label!r}: {wrong}") from wrong
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as failure:
+        kind = type(failure).__name__
+        raise PluginError(f"reward {label!r} cannot be built: {kind}: {failure}") from failure
 
 
 def check_backend(built: Reward, backend: Backend) -> None:

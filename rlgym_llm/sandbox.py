@@ -68,6 +68,7 @@ class Sandbox:
         start_deadline_s: float = 30.0,
         max_calls: int = 5_000,
         memory: Literal["address_space", "resident", "auto"] = "address_space",
+        folder: str | None = None,
         factory_argument: Any = _NO_ARGUMENT,
     ) -> None:
         """Settings of every worker.
@@ -78,6 +79,8 @@ class Sandbox:
         refuses what goes beyond it, but torch maps far more than it uses; the resident size is
         looked at every 50 ms. ``auto`` is the resident size where the target has loaded torch by
         the time it is ready, and the address space from then on otherwise.
+
+        ``folder``: where workers start; None is where this process is when it starts one.
 
         ``factory_argument``: where given, the target is a factory. Each worker calls
         ``target(factory_argument, take)`` as it starts, under ``start_deadline_s``, and what that
@@ -108,6 +111,7 @@ class Sandbox:
             memory_mb=memory_mb,
             memory=memory,
             start_deadline_s=start_deadline_s,
+            folder=folder,
             is_factory=factory_argument is not _NO_ARGUMENT,
             argument=None if factory_argument is _NO_ARGUMENT else factory_argument,
         )
@@ -157,12 +161,13 @@ class Sandbox:
             helper.result()
         return [outcomes[number] for number in range(len(arguments))]
 
-    def warm(self, num_workers: int | None = None) -> None:
+    def warm(self, num_workers: int | None = None, *, within_s: float | None = None) -> None:
         """Start workers that are not in use, all or so many, and wait until each is ready.
 
-        Raises WorkerStartError, a PluginError, where one does not get ready.
+        Raises WorkerStartError, a PluginError, where one does not get ready, within ``within_s``
+        if that is given and else within ``start_deadline_s``.
         """
-        self._pool.warm(num_workers)
+        self._pool.warm(num_workers, within_s)
 
     def close(self, grace_s: float = 0.0) -> None:
         """Kill the workers. Calls that are under way end as ``died``; closing twice is fine.
@@ -193,6 +198,7 @@ class Sandbox:
             "start_deadline_s": self._settings.start_deadline_s,
             "max_calls": self._max_calls,
             "memory": self._settings.memory,
+            "folder": self._settings.folder,
         }
         if self._settings.is_factory:
             settings["factory_argument"] = self._settings.argument

@@ -84,8 +84,8 @@ class WorkerPool:
             self._end_threads()
         return job.future
 
-    def warm(self, num_workers: int | None = None) -> None:
-        """Start the workers of all free slots, or of so many, then wait for each."""
+    def warm(self, num_workers: int | None = None, within_s: float | None = None) -> None:
+        """Start the workers of all free slots, or of so many, then wait for each, so long."""
         with self._warming:
             taken: list[WorkerProcess] = []
             try:
@@ -93,7 +93,7 @@ class WorkerPool:
                     for _ in range(num_workers or self._num_workers):
                         taken.append(self._take(block=False))
                 for worker in taken:
-                    if (failure := self._make_ready(worker)) is not None:
+                    if (failure := self._make_ready(worker, within_s)) is not None:
                         error = str(failure.error)
                         raise WorkerStartError(f"sandbox: {error}", error)
             except OSError as error:
@@ -174,11 +174,11 @@ class WorkerPool:
         self._workers.discard(worker)
         worker.dispose()
 
-    def _make_ready(self, worker: WorkerProcess) -> Outcome | None:
+    def _make_ready(self, worker: WorkerProcess, within_s: float | None = None) -> Outcome | None:
         """Wait until the worker is ready, or return what became of the call instead."""
         if worker.is_ready:
             return None
-        outcome = worker.wait_ready()
+        outcome = worker.wait_ready(within_s)
         if outcome.status is OutcomeStatus.OK:
             self._proven = True
             return None

@@ -81,6 +81,8 @@ class WorkerSettings:
     """JSON data."""
     start_deadline_s: float
     """Longest time to start and import the target."""
+    folder: str | None = None
+    """Where it starts; None is where the parent is then."""
 
 
 class WorkerProcess:
@@ -99,6 +101,7 @@ class WorkerProcess:
         self._is_watched = settings.memory_mb is not None and settings.memory != "address_space"
         self.is_ready = False
         self._spawned = time.monotonic()
+        folder = settings.folder if os.path.isdir(settings.folder or "") else None
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             self._notes, their_notes = _pipe()
             ours.callback(os.close, self._notes)
@@ -114,6 +117,7 @@ class WorkerProcess:
                 bufsize=0,
                 pass_fds=(their_notes, their_lifeline),
                 start_new_session=True,
+                cwd=folder,
                 env={**os.environ, **_ONE_THREAD},
             )
             ours.pop_all()
@@ -131,17 +135,16 @@ class WorkerProcess:
             "memory": settings.memory,
             "is_factory": settings.is_factory,
             "argument": settings.argument,
-            "path": _import_path(),
+            "path": _import_path(folder),
         }
         self._send(
             b"0 %s\n" % json.dumps(hello).encode(), self._spawned + settings.start_deadline_s
         )
 
-    def wait_ready(self) -> Outcome:
+    def wait_ready(self, within_s: float | None = None) -> Outcome:
         """Wait until the target is imported; ``error`` is one of the import."""
-        until = self._spawned + self._settings.start_deadline_s
-        if (line := self._receive(until)) is None:
-            seconds = self._settings.start_deadline_s
+        seconds = within_s or self._settings.start_deadline_s
+        if (line := self._receive(self._spawned + seconds)) is None:
             return self._overrun(f"not ready within {seconds:g} s", self._spawned)
         outcome = self._read(line, "0")
         self.is_ready = outcome.status is OutcomeStatus.OK
@@ -344,10 +347,11 @@ def _milliseconds(until: float) -> int:
     return max(0, math.ceil((until - time.monotonic()) * 1000))
 
 
-def _import_path() -> list[str]:
+def _import_path(folder: str | None) -> list[str]:
     """Where the worker looks for modules: as the parent, but nothing shadows the standard library.
 
-    The standard library comes first; the parent's ``""`` (wherever it is now) comes last.
+    The standard library comes first; the parent's ``""`` (the worker's own folder, or wherever the
+    parent is now) comes last.
     """
     library = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
     library = [*library, *(os.path.join(folder, "lib-dynload") for folder in library)]
@@ -356,5 +360,5 @@ def _import_path() -> list[str]:
     here = []
     if "" in path:
         with contextlib.suppress(OSError):  # a folder that is no longer there
-            here = [os.getcwd()]
+            here = [folder or os.getcwd()]
     return [*(entry for entry in path if entry in library), *rest, *here]

@@ -115,7 +115,7 @@ def _cause(error: BaseException) -> str:
     """The error on one line, whatever its own ``__str__`` does."""
     try:
         text = " ".join(str(error).split())
-    except Exception:
+    except BaseException:
         text = "(its message cannot be read)"
     name = type(error).__name__
     return f"{name}: {text[:_LONGEST_CAUSE]}" if text else name

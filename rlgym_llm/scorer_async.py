@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import inspect
 import os
 import threading
 import time
 import weakref
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from typing import Any
 
 from rlgym_llm.errors import RewardError, UserError
+from rlgym_llm.failed_score import describe, failed_score
+from rlgym_llm.read_score import read_score
 from rlgym_llm.rewards import RewardContext
-from rlgym_llm.score import check_needs, describe, failed_score, read_score
-from rlgym_llm.scorer_call import BoundReward, Pending, split_calls, split_rows
+from rlgym_llm.score import check_needs
+from rlgym_llm.scorer_call import (
+    SETUP_HINT,
+    BoundReward,
+    Pending,
+    setup_seconds,
+    split_calls,
+    split_rows,
+)
+from rlgym_llm.scorer_loop import LoopThread
 from rlgym_llm.scorer_thread import MOST_HUNG
 from rlgym_llm.types import Rollout, Score, ScoreStatus
 
@@ -35,7 +45,9 @@ class AsyncScorer:
     ``close`` run on that loop too, so that clients belong to it; they may be coroutines.
 
     A reward that blocks the loop, or that goes on when it is cancelled, is found two seconds after
-    its deadline: the loop is left behind and what it had not scored starts anew on another.
+    its deadline: the loop is left behind and what it had not scored starts anew on another. So is
+    one whose ``setup`` takes longer than 60 s and its deadline. What a reward cancels that is not
+    its own is scored again.
     """
 
     def __init__(self, bound: BoundReward, *, concurrency: int) -> None:
@@ -43,8 +55,8 @@ class AsyncScorer:
         self._concurrency = concurrency
         self._lock = threading.Lock()
         self._ctx: RewardContext | None = None
-        self._loop: _Loop | None = None
-        self._left_behind: list[_Loop] = []
+        self._loop: LoopThread | None = None
+        self._left_behind: list[LoopThread] = []
 
     def setup(self, ctx: RewardContext) -> None:
         """Sets the reward up, on the loop."""
@@ -62,42 +74,63 @@ class AsyncScorer:
         """Closes the reward on its loop and ends that; raises RewardError where that takes 5 s."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is None or loop.pid != os.getpid():
+        if loop is None or loop.pid != os.getpid() or not loop.is_alive:
             return
         try:
-            loop.run(self._on_loop("close"), _CLOSE_S)
+            self._run(loop, _CLOSE_S, "close")
         except TimeoutError:
             name = self._bound.name
             raise RewardError(f"reward {name!r} did not close within {_CLOSE_S:g} s") from None
         finally:
             loop.stop(_CLOSE_S)
 
-    def running_loop(self, ctx: RewardContext) -> _Loop:
+    def running_loop(self, ctx: RewardContext) -> LoopThread:
         """The loop on which the reward is set up; a new one after a fork, a close or a hang."""
         with self._lock:
-            if self._loop is None or self._loop.pid != os.getpid():
-                loop = _Loop(self._concurrency)
-                try:
-                    loop.run(self._on_loop("setup", self._ctx or ctx))
-                except BaseException:
-                    loop.stop(_CLOSE_S)
-                    raise
-                self._loop = loop
+            loop = self._loop
+            if loop is None or loop.pid != os.getpid() or not loop.is_alive:
+                self._loop = None
+                self._loop = loop = self._new_loop(self._ctx or ctx)
                 weakref.finalize(self, loop.stop, 0.0)
-            return self._loop
+            return loop
+
+    def _new_loop(self, ctx: RewardContext) -> LoopThread:
+        loop = LoopThread(self._concurrency)
+        seconds = setup_seconds(self._bound.timeout_s)
+        try:
+            self._run(loop, seconds, "setup", ctx)
+        except TimeoutError:
+            loop.stop(0.0)
+            name = self._bound.name
+            raise RewardError(
+                f"reward {name!r} failed in setup: not ready within {seconds:g} s{SETUP_HINT}"
+            ) from None
+        except BaseException:
+            loop.stop(_CLOSE_S)
+            raise
+        return loop
+
+    def _run(self, loop: LoopThread, seconds: float | None, method: str, *arguments: Any) -> None:
+        """Calls a method of the reward on the loop; TimeoutError where it takes longer."""
+        try:
+            loop.run(self._on_loop(method, *arguments), seconds)
+        except CancelledError as cancelled:
+            raise self._failed(method, cancelled) from cancelled
 
     async def _on_loop(self, method: str, *arguments: Any) -> None:
         try:
             result = getattr(self._bound.reward, method)(*arguments)
             if inspect.isawaitable(result):
                 await result
-        except (Exception, SystemExit) as failure:
-            name = self._bound.name
-            raise RewardError(
-                f"reward {name!r} failed in {method}: {describe(failure)}"
-            ) from failure
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:
+            raise self._failed(method, failure) from failure
 
-    def abandon(self, loop: _Loop) -> int:
+    def _failed(self, method: str, failure: BaseException) -> RewardError:
+        return RewardError(f"reward {self._bound.name!r} failed in {method}: {describe(failure)}")
+
+    def abandon(self, loop: LoopThread) -> int:
         """Goes on without a loop that hangs; how many of them hang by now."""
         with self._lock:
             if self._loop is loop:
@@ -110,48 +143,6 @@ class AsyncScorer:
         return num_hung
 
 
-class _Loop:
-    """An event loop in a daemon thread, and the slots of the calls on it."""
-
-    def __init__(self, concurrency: int) -> None:
-        self.pid = os.getpid()
-        self.slots = asyncio.Semaphore(concurrency)
-        self.is_abandoned = False
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="rlgym-reward", daemon=True)
-        self._thread.start()
-        self._started.wait()
-
-    def _serve(self) -> None:
-        async def main() -> None:
-            self._loop = asyncio.get_running_loop()
-            self._stopped = asyncio.Event()
-            self._started.set()
-            await self._stopped.wait()
-
-        with asyncio.Runner() as runner:
-            runner.run(main())
-
-    @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Starts the work there; it tells of its own end."""
-        asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def run(self, work: Coroutine[Any, Any, None], seconds: float | None = None) -> None:
-        """Does the work there and waits for it; raises what it raises, TimeoutError in the end."""
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds)
-
-    def stop(self, seconds: float) -> None:
-        """Cancels what runs there and waits so long for the thread."""
-        with contextlib.suppress(RuntimeError):  # it has ended already
-            self._loop.call_soon_threadsafe(self._stopped.set)
-        if self._thread is not threading.current_thread():  # where garbage is collected in it
-            self._thread.join(seconds)
-
-
 @dataclasses.dataclass(slots=True, eq=False)
 class _Row:
     """One rollout and how far its scoring is."""
@@ -161,25 +152,27 @@ class _Row:
     until: float | None = None
     """When its call is over its deadline; None before its turn and where it has none."""
     score: Score | None = None
+    num_lost: int = 0
+    """How many times its call was cut off from outside."""
 
 
 class _Attempt:
-    """The scoring of some rows on one loop."""
+    """The scoring of some rows on one loop, each in a task of its own."""
 
-    def __init__(self, bound: BoundReward, rows: Sequence[_Row], loop: _Loop) -> None:
+    def __init__(self, bound: BoundReward, rows: Sequence[_Row], loop: LoopThread) -> None:
         self.bound = bound
         self.rows = rows
         self.loop = loop
         self.done = threading.Event()
         self.failure: BaseException | None = None
-        loop.start(self._score_all())
+        self._num_left = len(rows)
+        loop.start(map(self._score, rows), self._ended)
 
-    async def _score_all(self) -> None:
-        try:
-            await asyncio.gather(*map(self._score, self.rows))
-        except BaseException as failure:
-            self.failure = failure
-        finally:
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._num_left -= 1
+        if not task.cancelled():  # or its row has no score
+            self.failure = self.failure or task.exception()
+        if self.failure is not None or not self._num_left:
             self.done.set()
 
     async def _score(self, row: _Row) -> None:
@@ -196,19 +189,17 @@ class _Attempt:
                 row.until = time.monotonic() + bound.timeout_s
             async with limit:
                 value = await bound.reward.ascore(rollout, row.ctx)
-        except asyncio.CancelledError as cancelled:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:
             task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise  # the loop ends
-            return failed_score(bound, rollout, describe(cancelled), time.perf_counter() - start)
-        except (Exception, SystemExit) as failure:
+            if isinstance(failure, asyncio.CancelledError) and task and task.cancelling():
+                raise  # the loop ends, or a reward cancels what it finds
             seconds = time.perf_counter() - start
             if limit.expired():
                 error = f"over its deadline of {bound.timeout_s:g} s; it was cancelled"
                 return failed_score(bound, rollout, error, seconds, ScoreStatus.TIMEOUT)
             return failed_score(bound, rollout, describe(failure), seconds)
-        except KeyboardInterrupt as interrupt:  # in the loop it would end the thread
-            raise _InterruptedError from interrupt
         seconds = time.perf_counter() - start
         return read_score(bound, rollout, value, seconds, seconds)
 
@@ -216,10 +207,6 @@ class _Attempt:
         """Rows whose calls should have been cut off."""
         now = time.monotonic() - _GRACE_S
         return [r for r in self.rows if r.score is None and r.until is not None and r.until < now]
-
-
-class _InterruptedError(Exception):
-    """A reward raised KeyboardInterrupt."""
 
 
 class _Submission:
@@ -241,12 +228,11 @@ class _Submission:
         """The scores, once all are there."""
         if os.getpid() != self._pid:
             raise RewardError(f"reward {self._bound.name!r}: submitted in another process")
-        look_s = None if self._bound.timeout_s is None else _LOOK_S
         while (attempt := self._attempt) is not None:
-            if attempt.done.wait(look_s) and not attempt.loop.is_abandoned:
-                self._attempt = None
-                if attempt.failure is not None:
-                    raise self._told(attempt.failure)
+            # A loop that a reward has ended tells nobody.
+            is_over = attempt.done.wait(_LOOK_S) or not attempt.loop.is_alive
+            if is_over and not attempt.loop.is_abandoned:
+                self._go_on(attempt)
             elif overdue := attempt.overdue():
                 self._give_up(attempt, overdue)
             elif attempt.loop.is_abandoned:  # another submission hangs on it
@@ -255,12 +241,19 @@ class _Submission:
         assert len(scores) == len(self._rows)
         return scores
 
-    def _told(self, failure: BaseException) -> BaseException:
-        if isinstance(failure, _InterruptedError):
-            return KeyboardInterrupt()
-        if isinstance(failure, asyncio.CancelledError):
-            return UserError(f"reward {self._bound.name!r} was closed while it scored")
-        return failure
+    def _go_on(self, attempt: _Attempt) -> None:
+        """What has no score was cut off: by `close`, or by a reward; then each is scored alone."""
+        if attempt.failure is not None:
+            self._attempt = None
+            raise attempt.failure
+        lost = [row for row in attempt.rows if row.score is None]
+        if lost and attempt.loop.is_stopped:
+            self._attempt = None
+            raise UserError(f"reward {self._bound.name!r} was closed while it scored")
+        for row in lost:
+            row.num_lost += 1
+        error = "its task was cancelled, or its event loop ended, alone as well"
+        self._restart([row for row in lost if row.num_lost > 1], error, ScoreStatus.ERROR, most=1)
 
     def _give_up(self, attempt: _Attempt, overdue: Sequence[_Row]) -> None:
         """Leaves a loop behind, with the rows at which it hangs."""
@@ -272,16 +265,23 @@ class _Submission:
         lost = [row for row in self._rows if row.score is None] if num_hung > MOST_HUNG else overdue
         self._restart(lost, error)
 
-    def _restart(self, lost: Sequence[_Row] = (), error: str = "") -> None:
-        """Starts anew what is unscored; what the old loop still finds is nobody's."""
+    def _restart(
+        self,
+        lost: Sequence[_Row] = (),
+        error: str = "",
+        status: ScoreStatus = ScoreStatus.TIMEOUT,
+        *,
+        most: int | None = None,
+    ) -> None:
+        """Starts anew what is unscored, or so much; what the old loop still finds is nobody's."""
         rows = []
         for row in self._rows:
             if row.score is not None:
                 rows.append(row)
             elif row in lost:
-                score = failed_score(self._bound, row.rollout, error, status=ScoreStatus.TIMEOUT)
+                score = failed_score(self._bound, row.rollout, error, status=status)
                 rows.append(_Row(row.rollout, row.ctx, score=score))
             else:
-                rows.append(_Row(row.rollout, row.ctx))
+                rows.append(_Row(row.rollout, row.ctx, num_lost=row.num_lost))
         self._rows = rows
-        self._attempt = self._start([row for row in rows if row.score is None])
+        self._attempt = self._start([row for row in rows if row.score is None][:most])

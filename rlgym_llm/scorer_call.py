@@ -9,10 +9,23 @@ from dataclasses import dataclass
 from rlgym_llm.rewards import FunctionReward, Reward, RewardContext
 from rlgym_llm.types import Rollout, Score
 
-__all__ = ["BoundReward", "Call", "Pending", "in_order", "is_batched", "split_calls", "split_rows"]
+__all__ = [
+    "SETUP_HINT",
+    "BoundReward",
+    "Call",
+    "Pending",
+    "in_order",
+    "is_batched",
+    "setup_seconds",
+    "split_calls",
+    "split_rows",
+]
 
 Pending = Callable[[], list[Score]]
 """Waits for what was submitted: one score per rollout, in order. Called once."""
+
+SETUP_HINT = "; what takes longer to load needs a longer timeout_s"
+_SETUP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +37,8 @@ class BoundReward:
     """What its scores and errors call it."""
     timeout_s: float | None
     """Seconds for one rollout, or for one call of scope ``group`` or ``batch``."""
-    passes: tuple[type[BaseException], ...] = ()
-    """Failures that are left to the caller, as KeyboardInterrupt always is."""
+    passes: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
+    """Failures that are left to the caller; all others become scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +50,15 @@ class Call:
     rollouts: tuple[Rollout, ...]
     ctx: RewardContext
     """Its ``components`` are those of these rollouts."""
+
+
+def setup_seconds(timeout_s: float | None) -> float | None:
+    """How long a reward with that deadline may take to set up; None for no bound.
+
+    >>> setup_seconds(3.0), setup_seconds(300.0), setup_seconds(None)
+    (60.0, 300.0, None)
+    """
+    return None if timeout_s is None else max(timeout_s, _SETUP_S)
 
 
 def is_batched(reward: Reward) -> bool:

@@ -6,24 +6,28 @@ import os
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from rlgym_llm.errors import RewardError
+from rlgym_llm.failed_score import describe, failed_scores
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.sandbox import LONGEST_S, Outcome, OutcomeStatus, Sandbox, WorkerStartError
-from rlgym_llm.score import describe, failed_scores
 from rlgym_llm.scorer_call import (
+    SETUP_HINT,
     BoundReward,
     Call,
     Pending,
     in_order,
     is_batched,
+    setup_seconds,
     split_calls,
     split_rows,
 )
 from rlgym_llm.scorer_source import RewardSource, pack_reward
 from rlgym_llm.scorer_worker import read_scores, request, worker_argument
 from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.working_folder import current_folder
 
 __all__ = ["MOST_ROWS", "ProcessScorer"]
 
@@ -31,7 +35,7 @@ MOST_ROWS = 16
 """Rollouts in one ``score_batch`` of scope ``sample``: the fewer, the sooner one that hangs is
 found; so many whatever the load, for a model's scores may depend on what it is batched with."""
 _MEMORY_MB = 4096
-_START_S = 600.0  # a model may be large
+_START_S = 600.0  # a model may be large, and several workers load theirs at a time
 _CLOSE_S = 5.0
 _REQUEST_S = 0.02  # work in one request: the pipes' cost is small beside it, and so is its loss
 _MOST_CALLS = 64
@@ -43,7 +47,8 @@ class ProcessScorer:
     The deadline of a call starts when its worker takes it up. A call that overruns, crashes or
     outgrows ``memory_mb`` (4096 by default; see ``memory="auto"`` of `Sandbox`) costs its own
     rollouts and its worker, which is replaced. The calls that shared a request with it are made
-    again, and a ``score_batch`` that went down is repeated row by row.
+    again, and a ``score_batch`` that went down is repeated row by row. The first worker has 60 s
+    to set the reward up, or its ``timeout_s`` where that is longer; 600 s where it has none.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class ProcessScorer:
     ) -> None:
         self._bound = bound
         self._packed = pack_reward(bound.reward, source)
+        self._folder = current_folder()  # where paths among its options start
         self._memory_mb = memory_mb or _MEMORY_MB
         self._num_workers = num_workers
         self._sandbox: Sandbox | None = None
@@ -88,14 +94,20 @@ class ProcessScorer:
             start_deadline_s=_START_S,
             memory_mb=self._memory_mb,
             memory="auto",
-            factory_argument=worker_argument(self._packed, ctx, self._bound.timeout_s),
+            folder=self._folder,
+            factory_argument=worker_argument(
+                self._bound.name, self._packed, ctx, self._bound.timeout_s
+            ),
         )
+        seconds = setup_seconds(self._bound.timeout_s) or _START_S
         try:
-            sandbox.warm(1)
+            sandbox.warm(1, within_s=seconds)
         except WorkerStartError as failure:
             sandbox.close()
-            name = self._bound.name
-            raise RewardError(f"reward {name!r} failed in setup: {failure.cause}") from failure
+            hint = SETUP_HINT if failure.cause == f"not ready within {seconds:g} s" else ""
+            raise RewardError(
+                f"reward {self._bound.name!r} failed in setup: {failure.cause}{hint}"
+            ) from failure
         except BaseException:
             sandbox.close()
             raise
@@ -158,18 +170,34 @@ class _Submission:
             return
         outcome = self._ask(calls)
         if outcome.status is OutcomeStatus.OK:
+            outcome = self._read(calls, outcome)
+        if outcome.status is OutcomeStatus.OK:
             self._seconds_per_call = outcome.seconds / len(calls)
-            for call, answers in zip(calls, outcome.value, strict=True):
-                self._found.append((call, read_scores(self._bound.name, answers)))
+            self._found += outcome.value
         elif len(calls) == 1:
             self._blame(calls[0], outcome)
-        elif 0 <= (at := outcome.num_taken - 2) < len(calls):  # one note is of the request itself
+        # One note is of the request itself; a last one says that the calls are behind it.
+        elif 0 <= (at := outcome.num_taken - 2) < len(calls):
             self._blame(calls[at], outcome)
             self._score(calls[:at])
             self._score(calls[at + 1 :])
         else:
             for call in calls:
                 self._score([call])
+
+    def _read(self, calls: Sequence[Call], outcome: Outcome) -> Outcome:
+        """The outcome with calls and their scores as its value."""
+        try:
+            name = self._bound.name
+            scores = [read_scores(name, answers) for answers in outcome.value]
+            found = [
+                (call, [score for score, _ in zip(of_call, call.rollouts, strict=True)])
+                for call, of_call in zip(calls, scores, strict=True)
+            ]
+        except Exception as failure:  # the boundary around what a reward has meddled with
+            error = f"its process wrote no scores: {describe(failure)}"
+            return Outcome(status=OutcomeStatus.ERROR, error=error)
+        return replace(outcome, value=found)
 
     def _blame(self, call: Call, outcome: Outcome) -> None:
         """The call at which a worker failed: its rollouts alone, or as a whole."""

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from rlgym_llm.errors import RewardError, UserError
+from rlgym_llm.failed_score import failed_scores
 from rlgym_llm.rewards import RewardContext
-from rlgym_llm.score import close_reward, failed_scores, score_call, setup_reward
+from rlgym_llm.score import close_reward, score_call, setup_reward
 from rlgym_llm.scorer_call import (
     BoundReward,
     Call,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlgym_llm.rewards import RewardContext
-from rlgym_llm.score import failed_score, score_call
+from rlgym_llm.score import close_reward, score_call
 from rlgym_llm.scorer_call import BoundReward, Call
 from rlgym_llm.scorer_source import load_reward
 from rlgym_llm.types import Rollout, Score, StepScore
@@ -19,10 +18,11 @@ __all__ = ["Worker", "make_worker", "read_scores", "request", "worker_argument"]
 
 
 def worker_argument(
-    packed: Mapping[str, Any], ctx: RewardContext, timeout_s: float | None
+    name: str, packed: Mapping[str, Any], ctx: RewardContext, timeout_s: float | None
 ) -> dict[str, Any]:
     """What `make_worker` is given, as JSON data."""
     return {
+        "name": name,
         "reward": dict(packed),
         "evaluation": ctx.evaluation,
         "step": ctx.step,
@@ -37,7 +37,10 @@ def make_worker(argument: Mapping[str, Any], take: Callable[[], None]) -> Worker
     reward.setup(ctx)
     # After a MemoryError nothing in a process is sound: the sandbox ends it.
     bound = BoundReward(
-        reward=reward, name=reward.name, timeout_s=argument["timeout_s"], passes=(MemoryError,)
+        reward=reward,
+        name=argument["name"],
+        timeout_s=argument["timeout_s"],
+        passes=(KeyboardInterrupt, MemoryError),
     )
     return Worker(bound, ctx, take)
 
@@ -59,13 +62,13 @@ class Worker:
         answers = []
         for call in calls:
             self._take()
-            scores = zip(call.rollouts, score_call(bound, call), strict=True)
-            answers.append([_encode_score(bound, *scored) for scored in scores])
+            answers.append([_encode(score) for score in score_call(bound, call)])
+        self._take()  # what goes wrong from here on is no call's
         return answers
 
     def close(self) -> None:
-        """Closes the reward."""
-        self._bound.reward.close()
+        """Closes the reward; raises RewardError, which names it."""
+        close_reward(self._bound)
 
 
 def request(name: str, calls: Sequence[Call]) -> dict[str, Any]:
@@ -92,28 +95,15 @@ def _call(rollouts: tuple[Rollout, ...], components: Mapping[str, Any], ctx: Rew
     )
 
 
-def _encode_score(bound: BoundReward, rollout: Rollout, score: Score) -> dict[str, Any]:
-    info: Mapping[str, Any] = {}
-    try:
-        if score.info:
-            info = json.loads(json.dumps(dict(score.info), default=_plain_number))
-    except (TypeError, ValueError, RecursionError) as failure:
-        score = failed_score(bound, rollout, f"its info is no JSON data: {failure}", score.seconds)
+def _encode(score: Score) -> dict[str, Any]:
     return {
         "value": score.value,
         "status": score.status,
         "steps": [dataclasses.asdict(step) for step in score.steps],
-        "info": info,
+        "info": score.info,
         "error": score.error,
         "seconds": score.seconds,
     }
-
-
-def _plain_number(value: Any) -> Any:
-    """The number that an array scalar holds; raises TypeError for the rest."""
-    if hasattr(value, "item") and not getattr(value, "shape", ()):
-        return value.item()
-    raise TypeError(f"JSON cannot carry a {type(value).__name__}")
 
 
 def read_scores(name: str, answers: Sequence[Mapping[str, Any]]) -> list[Score]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from rlgym_llm.plain import info_text
 from rlgym_llm.types import SCHEMA_VERSION, Component, ScoreCard
 
 __all__ = ["card_json", "splicer"]
 
-_MOST_DEPTH = 20
 _text = json.encoder.encode_basestring  # what json.dumps(..., ensure_ascii=False) does to a str
 _ascii = json.encoder.encode_basestring_ascii
 
@@ -72,7 +71,7 @@ def _component(part: Component, text: Callable[[str], str], dumps: Callable[[Any
         f'"contribution":{"null" if contribution is None else repr(float(contribution))},'
         f'"status":"{part.status}",'
         f"{_steps(part) if part.steps else ''}"
-        f'"info":{_info(part.info, dumps) if part.info else "{}"},'
+        f'"info":{info_text(part.info, dumps) if part.info else "{}"},'
         f'"error":{"null" if part.error is None else text(part.error)}}}'
     )
 
@@ -82,40 +81,6 @@ def _steps(part: Component) -> str:
         f"[{float(step.value)!r},{step.char_start},{step.char_end}]" for step in part.steps
     )
     return f'"steps":[{listed}],'
-
-
-def _info(info: Mapping[str, Any], dumps: Callable[[Any], str]) -> str:
-    try:
-        return dumps(info)
-    except (TypeError, ValueError, RecursionError, OverflowError):
-        return dumps(_plain(info, _MOST_DEPTH))
-
-
-def _plain(value: Any, depth: int) -> Any:
-    """The value as JSON carries it, whatever a reward has put there."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if depth > 0 and isinstance(value, Mapping):
-        return {str(key): _plain(item, depth - 1) for key, item in value.items()}
-    if depth > 0 and isinstance(value, list | tuple):
-        return [_plain(item, depth - 1) for item in value]
-    if depth > 0 and isinstance(value, set | frozenset):  # whose order differs by process
-        return sorted([_plain(item, depth - 1) for item in value], key=repr)
-    if depth > 0 and hasattr(value, "tolist"):  # arrays and their scalars
-        return _plain(value.tolist(), depth - 1)
-    kind = type(value)
-    if all(getattr(kind, name) is getattr(object, name) for name in ("__str__", "__repr__")):
-        return f"({kind.__name__})"  # its text would be an address
-    try:
-        return str(value)
-    except Exception:
-        return f"({kind.__name__}, which cannot be shown)"
 
 
 _dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

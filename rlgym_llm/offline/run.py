@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -70,8 +72,9 @@ def score_chunks(
     As many are on their way as there are workers. Raises what the first of them raises.
     """
     done = finished_parts(settings.work)
-    path = settings.work / "settings.json"
-    path.write_text(settings.to_json())
+    folder = os.getcwd()
+    path = (settings.work / "settings.json").absolute()
+    path.write_text(replace(settings, folder=folder).to_json())
     chunks = _Shared(plan(settings, done, by_group=by_group))
     lock = threading.Lock()
     sandbox = Sandbox(
@@ -82,6 +85,7 @@ def score_chunks(
         memory_mb=settings.memory_mb,
         memory="auto",
         start_deadline_s=LONGEST_S,
+        folder=folder,
         max_calls=1 << 40,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlgym_llm.errors import DataError
@@ -13,7 +14,7 @@ from rlgym_llm.offline.lines import BadLine, BadRowError, chunk_lines, parse_row
 from rlgym_llm.offline.parquet_input import piece_rows, row_json
 from rlgym_llm.offline.parquet_output import keeps_columns
 from rlgym_llm.offline.rollouts import to_rollout
-from rlgym_llm.offline.settings import InputFile, OfflineSettings
+from rlgym_llm.offline.settings import OfflineSettings
 from rlgym_llm.types import Rollout
 
 __all__ = ["Item", "Unit", "chunk_items", "chunk_units", "group_of", "sample_columns"]
@@ -61,7 +62,7 @@ def chunk_items(
     if file.format == "parquet":
         entries = _parquet_entries(settings, chunk, start[0])
     else:
-        entries = _line_entries(file, chunk, start[0])
+        entries = _line_entries(settings.at(file.path), chunk, start[0])
     for number, text, row in entries:
         try:
             if isinstance(row, BadRowError):
@@ -88,8 +89,8 @@ Entry = tuple[int, bytes, dict[str, Any] | BadRowError]
 """The number of a line, what is written for it where its row stays as it is, and the row."""
 
 
-def _line_entries(file: InputFile, chunk: Chunk, from_line: int) -> Iterator[Entry]:
-    for number, line in chunk_lines(file.path, chunk):
+def _line_entries(path: Path, chunk: Chunk, from_line: int) -> Iterator[Entry]:
+    for number, line in chunk_lines(path, chunk):
         if number >= from_line:
             try:
                 yield number, line, parse_row(line)

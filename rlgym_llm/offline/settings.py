@@ -71,6 +71,9 @@ class OfflineSettings:
     """What scoring may take in a worker on top of what the rewards took to set up; MiB."""
     chunk_bytes: int = 1 << 20
     """How much of a file a worker takes at a time."""
+    folder: str = ""
+    """Where paths that are not absolute start; empty: wherever the process is. A worker is told,
+    for a reward may change its directory."""
 
     @property
     def format(self) -> FileFormat:
@@ -80,7 +83,11 @@ class OfflineSettings:
     @property
     def work(self) -> Path:
         """The folder of what is not finished yet."""
-        return Path(f"{self.output}.work")
+        return self.at(f"{self.output}.work")
+
+    def at(self, path: str) -> Path:
+        """Where a path leads from the folder in which the run was started."""
+        return Path(self.folder, path)
 
     def beside(self, what: str) -> Path:
         """A file beside the output: ``scored.jsonl`` has ``scored.rejects.jsonl``."""

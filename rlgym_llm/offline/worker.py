@@ -23,6 +23,7 @@ from rlgym_llm.offline.settings import OfflineSettings
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig, build_rewards
 from rlgym_llm.types import ScoreCard
+from rlgym_llm.working_folder import inside
 
 __all__ = ["ChunkScorer", "open_scorer"]
 
@@ -51,7 +52,8 @@ class ChunkScorer:
         self._composer.setup()
         self._spliced = splicer(settings.score_column)
         self._records = Records(tuple(self._config.components))
-        self._pace = Pace(self._config, build_rewards(self._config, self._plugins).items())
+        with inside(settings.folder or None):  # a reward may have gone elsewhere when it was set up
+            self._pace = Pace(self._config, build_rewards(self._config, self._plugins).items())
         self._pulse = Pulse(take, settings.timeout_s)
         self._last_group = ("", 0)
         self._ended_groups: set[str] = set()
@@ -111,9 +113,10 @@ class ChunkScorer:
         if not rollouts:
             return []
         if failures:
-            composer = failing_composer(
-                self._config, self._plugins, failures, evaluation=self._settings.evaluation
-            )
+            with inside(self._settings.folder or None):
+                composer = failing_composer(
+                    self._config, self._plugins, failures, evaluation=self._settings.evaluation
+                )
             with composer:
                 self._pulse.start(self._pace.extra_s(len(rollouts)))
                 return composer(rollouts, step=self._settings.step)

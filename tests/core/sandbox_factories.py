@@ -44,3 +44,24 @@ class Eater:
 
 def no_function(argument: Any, take: Callable[[], None]) -> int:
     return 3
+
+
+class Where:
+    def __init__(self, argument: Any, take: Callable[[], None]) -> None: ...
+
+    def __call__(self, argument: Any) -> str:
+        return str(Path.cwd())
+
+
+def never_ready(argument: Any, take: Callable[[], None]) -> None:
+    time.sleep(600)
+
+
+class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+class Unreadable(Where):
+    def __call__(self, argument: Any) -> str:
+        raise UnreadableError

@@ -43,6 +43,10 @@ def fail() -> None:
     raise ValueError("told so")
 
 
+def throw(failure: BaseException) -> None:
+    raise failure
+
+
 ACTS: dict[str, Callable[[], Any]] = {
     "die": lambda: os._exit(3),
     "eat": eat,
@@ -51,6 +55,7 @@ ACTS: dict[str, Callable[[], Any]] = {
     "far": lambda: Score(
         name="x", value=1.0, steps=(StepScore(value=1.0, char_start=0, char_end=99),)
     ),
+    "group": lambda: throw(BaseExceptionGroup("two", [SystemExit(1)])),
     "hang": wait_forever,
     "info": lambda: Score(name="x", value=1.0, info={"set": {1}}),
     "interrupt": interrupt,

@@ -158,6 +158,21 @@ class TestInjection:
             "prompt, rollout)"
         )
 
+    def test_a_misspelt_parameter_names_the_column_that_is_meant(self):
+        def error_of(function: Any, scope: str) -> str:
+            built = build_reward(reward("x", scope=scope)(function))
+            [score] = score_rollouts(built, [rollout()], CTX)
+            return score.error or ""
+
+        misspelt = error_of(lambda completoin: 1.0, "sample")
+        assert "'completoin' has no default and no column provides it; did you mean" in misspelt
+        assert "did you mean 'completion'? (available: answer, completion, " in misspelt
+        verl = error_of(lambda data_sources, solution_strs: 1.0, "sample")
+        assert "did you mean 'data_source'? (available: " in verl
+        for scope in ("group", "batch"):
+            assert "did you mean 'completions'?" in error_of(lambda completion: [1.0], scope)
+            assert "did you mean 'answers'?" in error_of(lambda anwsers: [1.0], scope)
+
     def test_an_absent_answer_is_absent(self):
         assert "'answer'" in (score_of(answered, rollout(answer=None)).error or "")
 
@@ -175,8 +190,38 @@ class TestInjection:
         with pytest.raises(ConfigError, match="no option 'limt'; did you mean 'limit'"):
             build_reward(within, {"limt": 4})
 
+    @pytest.mark.parametrize("scope", ["sample", "group", "batch"])
+    def test_an_option_that_would_hide_a_column_is_refused(self, scope):
+        plural = "" if scope == "sample" else "s"
+        for column in (f"completion{plural}", f"prompt{plural}", f"answer{plural}", "components"):
+            for function in (lambda limit, **rest: 1.0, eval(f"lambda {column}: 1.0")):
+                built = reward("x", scope=scope)(function)
+                with pytest.raises(ConfigError) as error:
+                    build_reward(built, {column: "99"})
+                assert str(error.value) == (
+                    f"reward 'x': option {column!r} would hide the column {column!r}, which comes "
+                    "from what is scored: drop it, or call the parameter otherwise"
+                )
+
+    def test_columns_of_another_scope_are_options_like_any(self):
+        built = build_reward(
+            reward("x")(lambda completion, answers: float(completion in answers)),
+            {"answers": ["five"]},
+        )
+        assert score_rollouts(built, [rollout("five")], CTX)[0].value == 1.0
+
 
 class TestBuild:
+    def test_what_a_constructor_raises_names_the_reward(self):
+        class Broken(Reward):
+            name = "broken"
+
+            def __init__(self) -> None:
+                raise SystemExit(3)
+
+        with pytest.raises(PluginError, match=r"'broken' cannot be built: SystemExit: 3"):
+            build_reward(Broken)
+
     def test_options_are_typed(self):
         assert build_reward(Shortness, {"limit": "50"}).limit == 50
         with pytest.raises(ConfigError, match=r"'shortness', option 'limit': .*integer.*'many'"):

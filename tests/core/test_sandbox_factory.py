@@ -55,6 +55,33 @@ def test_a_factory_that_raises_or_makes_no_function(make):
         make("no_function", None).warm(1)
 
 
+def test_workers_start_in_the_folder_that_is_given(make, tmp_path, monkeypatch):
+    home, gone = tmp_path / "home", tmp_path / "gone"
+    home.mkdir()
+    sandbox = make("Where", None, folder=str(home), max_calls=1)
+    monkeypatch.chdir("/")
+    assert [sandbox.call(None).value for _ in range(2)] == [str(home.resolve())] * 2
+    copy = pickle.loads(pickle.dumps(sandbox))
+    with copy:
+        assert copy.call(None).value == str(home.resolve())
+    assert make("Where", None, folder=str(gone)).call(None).value == "/"
+
+
+def test_the_first_worker_may_be_waited_for_more_shortly(make):
+    sandbox = make("never_ready", None, start_deadline_s=600)
+    with pytest.raises(WorkerStartError) as error:
+        sandbox.warm(1, within_s=1.5)
+    assert error.value.cause == "not ready within 1.5 s"
+
+
+def test_an_error_whose_text_raises_is_an_error_too(make):
+    outcome = make("Unreadable", None).call(None)
+    assert (outcome.status, outcome.error) == (
+        ERROR,
+        "UnreadableError: (its message cannot be read)",
+    )
+
+
 def test_each_item_has_the_deadline(make):
     sandbox = make("Items", "unused", deadline_s=1.0)
     assert sandbox.call([0.5] * 4).value == 4

@@ -172,7 +172,7 @@ def test_rewards_files_gates_evaluation_weights_and_steps(tmp_path: Path) -> Non
     for flags, right, wrong in (
         ([], 0.5, 0.0),
         (["--step", 5], 0.0, 0.0),
-        (["--eval", "--step", 5], 0.5, 0.0),
+        (["--eval", "--step", 5], 1.0, 0.0),
     ):
         assert score(source, *rewards, *flags, "-o", tmp_path / "o.jsonl", "--overwrite") == 0
         cards = [row["rlgym"] for row in read_rows(tmp_path / "o.jsonl")]

@@ -67,7 +67,7 @@ HOSTILE = {
     "eat": (ERROR, "its process died (over its memory limit of 1024 MiB)"),
     "hang": (TIMEOUT, "s; its process was killed"),
     "interrupt": (ERROR, "KeyboardInterrupt"),
-    "info": (ERROR, "its info is no JSON data: JSON cannot carry a set"),
+    "group": (ERROR, "BaseExceptionGroup: two (1 sub-exception)"),
 }
 
 
