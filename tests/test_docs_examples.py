@@ -133,7 +133,7 @@ def table(page: str, head: str) -> dict[str, list[str]]:
 
 _LEAST_OPTIONS: dict[str, dict[str, Any]] = {
     "regex": {"pattern": "a"},
-    "prm": {"function": "textwrap:dedent"},
+    "prm": {"function": "operator:add"},
     "reward_model": {"model": "a"},
     "judge": {"base_url": "http://localhost:1/v1", "model": "a", "criteria": "good"},
     "function": {"path": "textwrap:dedent"},

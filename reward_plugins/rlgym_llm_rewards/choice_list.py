@@ -8,16 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlgym_llm_rewards.denied_choices import without_denied
 from rlgym_llm_rewards.math.choice import choice_of_gold, choices, is_words, words
 from rlgym_llm_rewards.math.number import parse_number
 
-__all__ = ["LETTERS", "ChoiceList", "choice_list"]
+__all__ = ["LETTERS", "ChoiceList", "choice_list", "repeated_text"]
 
 LETTERS = "ABCDEFGHIJ"
 """What a choice may be called."""
 
 _LABEL = re.compile(r"(?<!\w)\(?([A-J])(?:\)|[.:](?=\s|$))")
 _OR_LABEL = re.compile(r"\bor\s+(?:maybe\s+|perhaps\s+)?\(?([A-J])(?![\w'’])")
+_NAME = re.compile(r"(?:(?:option|choice|answer)\s+)?\(?([A-J])(?:[).:\s]+(.*))?", re.DOTALL)
 _EDGE = " \t*_`$.:)(-–—"
 _MAX_CHARS = 2000
 """A longer answer names nothing."""
@@ -56,7 +58,8 @@ class ChoiceList:
     def named(self, answer: str) -> tuple[str, ...]:
         """The labels that an answer names, by letter or by text; several where it is undecided.
 
-        A letter beside the text of another choice names both.
+        A letter beside the text of another choice names both; a choice that is set aside ("Rome,
+        not Oslo") is not named.
 
         >>> cities = choice_list(["Paris", "Rome"])
         >>> cities.named("(b)"), cities.named("rome"), cities.named("(A) Rome"), cities.named("C")
@@ -69,6 +72,8 @@ class ChoiceList:
             return (answer,)
         if by_text := self.with_text(answer):
             return by_text
+        if (kept := self.without_denied(answer)) != answer:
+            return self.named(kept)
         named = choices(answer)
         if len(named) == 1:
             named += self.beside(answer, named[0])
@@ -82,7 +87,7 @@ class ChoiceList:
         (('B',), ())
         """
         start = re.search(rf"(?<!\w){re.escape(letter)}(?!\w)", line, re.IGNORECASE)
-        rest = line[start.end() :] if start else ""
+        rest = self.without_denied(line[start.end() :]) if start else ""
         named = {self._start(rest), *_OR_LABEL.findall(rest)}
         named |= {
             match[1]
@@ -90,6 +95,32 @@ class ChoiceList:
             if self._start(rest[match.end() :]) == match[1]
         }
         return tuple(label for label in self.labels if label in named - {letter})
+
+    def without_denied(self, said: str) -> str:
+        """The text without the choices that it sets aside.
+
+        >>> cities = choice_list(["Oslo", "Rome"])
+        >>> cities.without_denied("It is Rome, not Oslo."), cities.without_denied("B, not A) Oslo")
+        ('It is Rome.', 'B')
+        """
+        return without_denied(said, lambda name: self.only(name) != ())
+
+    def only(self, said: str) -> tuple[str, ...]:
+        """The label of the choice that this is and nothing else: its letter, its text, or both.
+
+        >>> cities = choice_list(["Oslo", "Rome"])
+        >>> cities.only("B) Rome"), cities.only("option B"), cities.only("B) Oslo")
+        (('B',), ('B',), ())
+        """
+        if said in self.labels:
+            return (said,)
+        if by_text := self.with_text(said):
+            return by_text
+        name = _NAME.fullmatch(said)
+        if name is None or name[1] not in self.labels:
+            return ()
+        is_it = not name[2] or self.with_text(name[2]) == (name[1],)
+        return (name[1],) if is_it else ()
 
     def _start(self, rest: str) -> str | None:
         """The choice whose text is the longest that ``rest`` starts with, as whole words."""
@@ -124,7 +155,7 @@ def choice_list(column: Any, num_choices: int | None = None) -> ChoiceList:
     """The choices that a column holds: texts, texts by label, or ARC's ``{label, text}``.
 
     ``num_choices`` where there is no column; 10 letters where neither is known. ValueError tells
-    what is wrong with a column.
+    what is wrong with a column: not as many labels as texts, one choice alone, a label twice.
 
     >>> choice_list({"label": ["1", "2"], "text": ["tin", "gold"]}).named("2")
     ('2',)
@@ -144,8 +175,28 @@ def choice_list(column: Any, num_choices: int | None = None) -> ChoiceList:
         raise ValueError(f"choices are a list or a mapping, not a {type(column).__name__}")
     if len(labels) != len(texts) or not texts:
         raise ValueError(f"there are {len(texts)} choices and {len(labels)} labels for them")
+    if len(texts) == 1:
+        raise ValueError(f"there is but one choice, {str(texts[0])!r}; give two or more")
     named = tuple(label.upper() if len(label) == 1 else label for label in map(str, labels))
+    if twice := _repeated(named):
+        raise ValueError(f"two choices have the label {twice!r}")
     return ChoiceList(texts=tuple(map(str, texts)), labels=named)
+
+
+def repeated_text(known: ChoiceList) -> str | None:
+    """The first text that two choices share, whatever its case and spaces; None without one.
+
+    Rows of data have such choices at times, and a letter still decides between them.
+
+    >>> [repeated_text(choice_list(texts)) for texts in (["Oslo", "Rome", " oslo"], ["1", "2"])]
+    [' oslo', None]
+    """
+    plain = _repeated([_plain(text) for text in known.texts])
+    return next((text for text in reversed(known.texts) if _plain(text) == plain), None)
+
+
+def _repeated(texts: Sequence[str]) -> str | None:
+    return next((text for place, text in enumerate(texts) if text in texts[:place]), None)
 
 
 def _is_same_text(said: str, text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
+import math
 import os
 import random
 import time
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     import httpx2
     import tenacity
 
-__all__ = ["Endpoint", "EndpointError", "EndpointTimeoutError", "check_url", "run"]
+__all__ = [
+    "Endpoint",
+    "EndpointError",
+    "EndpointTimeoutError",
+    "check_patience",
+    "check_url",
+    "run",
+]
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 """Statuses that may pass: too many requests, and a server that is starting or overloaded."""
@@ -34,9 +42,13 @@ _T = TypeVar("_T")
 class EndpointError(RuntimeError):
     """The server gave no usable reply; ``status`` is its HTTP status, None without one."""
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int | None = None, was_reached: bool = True
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.was_reached = was_reached
+        """False where nobody listens: what was asked is then not at fault."""
 
 
 class EndpointTimeoutError(EndpointError):
@@ -112,7 +124,9 @@ class Endpoint:
         except _PassingError as last:
             kind = EndpointTimeoutError if last.timed_out else EndpointError
             attempts = self._retries + 1
-            raise kind(f"{last} ({attempts} attempts)", status=last.status) from None
+            raise kind(
+                f"{last} ({attempts} attempts)", status=last.status, was_reached=last.was_reached
+            ) from None
 
     def close(self) -> None:
         """Lets the connections go: at once, or with the loop that this is called from."""
@@ -154,7 +168,10 @@ class Endpoint:
             raise error from None
         except httpx2.RequestError as failure:
             reason = self._shown(str(failure)) or type(failure).__name__
-            raise _PassingError(f"{self.url} cannot be reached: {reason}") from None
+            if isinstance(failure, httpx2.ConnectError):
+                message = f"{self.url} cannot be reached: {reason}"
+                raise _PassingError(message, was_reached=False) from None
+            raise _PassingError(f"{self.url} broke off: {reason}") from None
         if response.status_code != 200:
             raise self._refusal(response)
         try:
@@ -196,6 +213,20 @@ def check_url(option: str, url: str) -> None:
         raise UserError(
             f"{option} carries a name or password; name a variable in api_key_env instead"
         )
+
+
+def check_patience(
+    reward: str, *, retries: int, request_timeout_s: float, backoff_s: float
+) -> None:
+    """Raises UserError unless attempts, their time and the wait between them make sense."""
+    if retries < 0:
+        raise UserError(f"reward {reward!r}: retries is at least 0, not {retries}")
+    if not (math.isfinite(request_timeout_s) and request_timeout_s > 0):
+        raise UserError(
+            f"reward {reward!r}: request_timeout_s is a time above 0, not {request_timeout_s:g}"
+        )
+    if not (math.isfinite(backoff_s) and backoff_s >= 0):
+        raise UserError(f"reward {reward!r}: backoff_s is 0 or more seconds, not {backoff_s:g}")
 
 
 def run(coroutine: Coroutine[Any, Any, _T]) -> _T:

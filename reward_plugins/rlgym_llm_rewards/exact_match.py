@@ -7,14 +7,16 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
+from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import Reward, RewardContext
-from rlgym_llm.types import Rollout
+from rlgym_llm.types import Rollout, Score
 
 __all__ = ["ExactMatch"]
 
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _SPACES = re.compile(r"\s+")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_MAX_ANSWER_CHARS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,7 @@ class ExactMatch(Reward):
     and ``"Yes"`` does not match ``"yes"``. ``squad`` is the normalisation of SQuAD (arXiv
     1606.05250, its evaluation script): case, ASCII punctuation, the articles a, an, the, and
     runs of white space, so that ``"The Eiffel tower."`` matches ``"eiffel tower"``.
+    ``info["answer"]`` is the text as it was compared, unless it is longer than 500 characters.
 
     >>> ExactMatch(squad=True).normal("The Eiffel tower.")
     'eiffel tower'
@@ -45,9 +48,17 @@ class ExactMatch(Reward):
     squad: bool = False
     """Compare as SQuAD does."""
 
-    def score(self, rollout: Rollout, ctx: RewardContext) -> bool:
+    def __post_init__(self) -> None:
+        """Raises ConfigError for white space that is to count under ``squad``."""
+        if self.squad and not self.strip:
+            raise ConfigError("reward 'exact_match': squad sets white space aside; leave out strip")
+
+    def score(self, rollout: Rollout, ctx: RewardContext) -> Score:
         """Whether the texts are equal."""
-        return self.normal(rollout.text) == self.normal(rollout.task.answer or "")
+        said = self.normal(rollout.text)
+        info = {"answer": said} if len(said) <= _MAX_ANSWER_CHARS else {}
+        value = float(said == self.normal(rollout.task.answer or ""))
+        return Score(name=self.name, value=value, info=info)
 
     def normal(self, text: str) -> str:
         """The text without what the options set aside."""

@@ -152,8 +152,8 @@ class Length(Reward):
             raise ConfigError(
                 f"reward 'length': the cache {self.cache} is longer than max_len {self.max_len}"
             )
-        if self.correct is None and self.mode == "cosine":
-            for name in ("value_wrong_at_0", "value_wrong_at_max"):
+        if self.correct is None:
+            for name in ("value_wrong_at_0", "value_wrong_at_max", "correct_from"):
                 if getattr(self, name) != getattr(type(self), name):
                     raise ConfigError(
                         f"reward 'length': {name} needs the option correct, the name of the "

@@ -13,7 +13,7 @@ from rlgym_llm.errors import ConfigError
 from rlgym_llm.inject import prompt_text
 from rlgym_llm.rewards import Reward, RewardContext
 from rlgym_llm.types import Rollout, Score, ScoreStatus, Task
-from rlgym_llm_rewards.choice_list import ChoiceList, choice_list
+from rlgym_llm_rewards.choice_list import ChoiceList, choice_list, repeated_text
 from rlgym_llm_rewards.math.extraction.denial import is_denied
 from rlgym_llm_rewards.math.extraction.extract import extract
 from rlgym_llm_rewards.math.extraction.found import Found
@@ -42,11 +42,13 @@ class MultipleChoice(Reward):
     The final answer is found as `math` finds one (a box, ``####``, an answer tag, "the answer is",
     else the last statement); it names a choice by its letter, A to J, or by its text. Choices
     named together ("A or B"), all of them listed, a letter beside another choice's text, a choice
-    that is denied ("not B"), and an answer within thinking earn nothing. Of two choices marked one
-    after the other the last counts, as a second thought; three are a list, and earn nothing.
+    that is denied ("not B"), and an answer within thinking earn nothing; one beside a choice that
+    is set aside ("Rome, not Oslo") is decided for. Of two choices marked one after the other the
+    last counts, as a second thought; three are a list, and earn nothing.
 
     The gold is a letter, the text of a choice, or with ``index_base`` a position. A gold that is
-    no choice is an error, never a reward. ``info`` has ``chosen``, ``named``, ``gold``, ``where``.
+    no choice is an error, never a reward. ``info`` has ``answer`` (the choice decided for, None
+    without one; ``chosen`` is the same), ``named``, ``gold``, ``where``.
 
     >>> from rlgym_llm.types import Completion, Task, Turn
     >>> task = Task(prompt="The capital of Italy?", answer="B", info={"choices": ["Oslo", "Rome"]})
@@ -78,9 +80,11 @@ class MultipleChoice(Reward):
             vars(self).update(needs=("answer", self.choices))
         elif self.choices is not None:
             try:
-                choice_list(self.choices)
+                twice = repeated_text(choice_list(self.choices))
             except ValueError as wrong:
                 raise ConfigError(f"reward 'multiple_choice', choices: {wrong}") from None
+            if twice is not None:
+                raise ConfigError(f"reward 'multiple_choice', choices: {twice!r} is given twice")
         if self.choices is not None and self.num_choices is not None:
             raise ConfigError("reward 'multiple_choice': give choices or num_choices, not both")
 
@@ -97,8 +101,10 @@ class MultipleChoice(Reward):
             )
             return Score(name=self.name, value=None, status=ScoreStatus.ERROR, error=error)
         named, where = self._named(rollout, known)
+        chosen = named[0] if len(named) == 1 else None
         info = {
-            "chosen": named[0] if len(named) == 1 else None,
+            "answer": chosen,
+            "chosen": chosen,
             "named": list(named),
             "gold": gold,
             "where": where,
@@ -115,11 +121,15 @@ class MultipleChoice(Reward):
         text = _LISTING.sub(_without_listing, rollout.text)
         prompt = _question(prompt_text(rollout.task), known)
         found = self._found(text, prompt)
+        if (found is None or found.where not in _MARKED) and self.extraction != "strict":
+            kept = _without_denied(text, known)
+            if kept != text:
+                text, found = kept, self._found(kept, prompt)
         named = () if found is None else known.named(found.text)
         if found is None or not (named or found.where in _MARKED):
             if self.extraction == "strict":
                 return (), None
-            return known.with_text(_last_words(text)), "text"
+            return known.with_text(_last_words(_last_line(text))), "text"
         where = found.where
         at = text.find(found.text, found.start)
         if len(named) == 1 and at >= 0:
@@ -142,10 +152,24 @@ class MultipleChoice(Reward):
         return extract(text, policy, prompt=prompt, wants_choice=True)
 
 
-def _last_words(text: str) -> str:
-    """What the last line says behind its last verb, or all of it; empty where that is denied."""
+def _without_denied(text: str, known: ChoiceList) -> str:
+    """The text without what its last line sets aside, unless a choice says just that."""
+    line = _last_line(text)
+    kept = known.without_denied(line)
+    if kept == line or known.with_text(_last_words(line)):
+        return text
     seen = without_thinking(text)[0].rstrip()
-    line = seen[max(seen.rfind("\n"), len(seen) - _MAX_LINE, 0) :]
+    return seen.removesuffix(line) + kept
+
+
+def _last_line(text: str) -> str:
+    """The end of what stands outside of thinking."""
+    seen = without_thinking(text)[0].rstrip()
+    return seen[max(seen.rfind("\n") + 1, len(seen) - _MAX_LINE, 0) :]
+
+
+def _last_words(line: str) -> str:
+    """What the line says behind its last verb, or all of it; empty where that is denied."""
     *_, start = [0, *(verb.end() for verb in _VERB.finditer(line))]
     return "" if is_denied(line, start) else line[start:]
 

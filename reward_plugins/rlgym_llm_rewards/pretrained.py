@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlgym_llm.errors import UserError
@@ -24,6 +26,7 @@ _CLASSES: Mapping[Head, str] = {
     "token": "AutoModelForTokenClassification",
     "causal": "AutoModelForCausalLM",
 }
+_HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?", re.ASCII)
 _NO_LIMIT = 10**9
 """Tokenizers write "no limit" as a number of about 10**30."""
 
@@ -146,6 +149,7 @@ def load_pretrained(
 ) -> Pretrained:
     """Loads a Hugging Face folder or hub id with the head it was trained with, dropout off.
 
+    A path that is no hub id (which is ``name`` or ``owner/name``) is a folder; ``~`` is one's home.
     Raises UserError in one line where it does not load, where weights of the head are missing (the
     library would draw them at random), or where there is neither a chat template nor a template.
     """
@@ -153,6 +157,7 @@ def load_pretrained(
     import transformers
 
     who = f"reward {reward!r}, model {path}"
+    path = _checked_path(who, path)
     chosen = _pick_device(who, device)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     try:
@@ -186,6 +191,18 @@ def load_pretrained(
         max_length=max_length or _longest(model, tokenizer),
         markers=frozenset([*added, *tokenizer.all_special_tokens, *markers]),
     )
+
+
+def _checked_path(who: str, path: str) -> str:
+    """The folder or hub id to load; raises UserError where it can be neither."""
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return str(folder)
+    if folder.is_file():
+        raise UserError(f"{who} does not load: that is a file; name the folder that holds it")
+    if not _HUB_ID.fullmatch(path):
+        raise UserError(f"{who} does not load: there is no such folder")
+    return path
 
 
 def _class_name(path: str, head: Head, options: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ class Regex(Reward):
 
     With ``group`` a match is right where that group is ``task.answer``, white space around both
     set aside; under ``search`` the last match decides, so that listing many answers earns nothing.
+    ``info["answer"]`` is what the group matched, None where there is no match.
 
     The syntax is that of the ``regex`` package, which reads the patterns of ``re`` (and more) and
     can be stopped: a pattern that runs away is a ``timeout`` after ``max_seconds``, never a
@@ -87,17 +88,18 @@ class Regex(Reward):
     def score(self, rollout: Rollout, ctx: RewardContext) -> Score:
         """The verdict of the pattern, or a ``timeout``."""
         try:
-            return Score(name=self.name, value=self._value(rollout))
+            return self._score(rollout)
         except TimeoutError:
             size = len(rollout.text)
             error = f"the pattern took more than {self.max_seconds:g} s on {size} characters"
             return Score(name=self.name, value=None, status=ScoreStatus.TIMEOUT, error=error)
 
-    def _value(self, rollout: Rollout) -> float:
+    def _score(self, rollout: Rollout) -> Score:
         compiled, text = self._compiled(), rollout.text
         match: Any = None
         if self.mode == "count":
-            return float(sum(1 for _ in compiled.finditer(text, timeout=self.max_seconds)))
+            count = sum(1 for _ in compiled.finditer(text, timeout=self.max_seconds))
+            return Score(name=self.name, value=float(count))
         if self.mode == "fullmatch":
             match = compiled.fullmatch(text, timeout=self.max_seconds)
         elif self.group is None:
@@ -105,10 +107,12 @@ class Regex(Reward):
         else:
             for match in compiled.finditer(text, timeout=self.max_seconds):  # noqa: B007  the last
                 pass
-        if match is None or self.group is None:
-            return float(match is not None)
-        said = match[self.group]
-        return float(said is not None and said.strip() == (rollout.task.answer or "").strip())
+        if self.group is None:
+            return Score(name=self.name, value=float(match is not None))
+        said = None if match is None else match[self.group]
+        answer = None if said is None else said.strip()
+        value = float(answer is not None and answer == (rollout.task.answer or "").strip())
+        return Score(name=self.name, value=value, info={"answer": answer})
 
     def _compiled(self) -> Any:
         return _compile(self.pattern, (*self.flags, "dotall") if self.dotall else self.flags)

@@ -73,10 +73,14 @@ class RewardModel(Reward):
     """Let the model's folder bring Python code that runs here."""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.mean) and math.isfinite(self.std)) or self.std == 0:
+        if not (math.isfinite(self.mean) and math.isfinite(self.std)) or self.std <= 0:
             raise UserError(
                 f"reward 'reward_model' normalises by mean {self.mean} and std {self.std}; they "
-                "are finite, and std is not 0"
+                "are finite, and std is above 0 (a negative weight turns a score around)"
+            )
+        if self.label is not None and self.label < 0:
+            raise UserError(
+                f"reward 'reward_model': label is a logit's number from 0, not {self.label}"
             )
         if self.batch_size < 1 or (self.max_length is not None and self.max_length < 1):
             raise UserError("reward 'reward_model': batch_size and max_length are at least 1")

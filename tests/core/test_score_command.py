@@ -551,7 +551,7 @@ def test_parquet_in_and_out_keeps_the_columns(tmp_path: Path) -> None:
     cards = found["rlgym"].to_pylist()
     rewards = [card["reward"] for card in cards]
     assert rewards == [float(n % 5 == 4) for n in range(50) if n != 9]
-    assert cards[0]["components"]["exact_match"]["info"] == "{}"
+    assert cards[0]["components"]["exact_match"]["info"] == '{"answer": "0"}'
     assert read_rows(tmp_path / "o.rejects.jsonl")[0]["line"] == 10
 
     assert score(tmp_path / "in.parquet", *flags, "-o", tmp_path / "o.jsonl") == 1

@@ -130,6 +130,12 @@ def test_what_is_missing_is_named(file):
     assert str(error.value).startswith(
         f"{file} has no function 'brevty'; did you mean 'brevity'? (functions: "
     )
+    file.write_text("\n".join(f"def f{number}(): pass" for number in range(99)))
+    with pytest.raises(UserError) as error:
+        build(file, "other")
+    first_ten = ", ".join(f"f{number}" for number in range(10))
+    assert str(error.value) == f"{file} has no function 'other' (functions: {first_ten}, ...)"
+    file.write_text(SOURCE)
     with pytest.raises(UserError, match="has no function 'not_callable'"):
         build(file, "not_callable")
     with pytest.raises(UserError, match=r"nowhere\.py does not exist"):
@@ -137,6 +143,74 @@ def test_what_is_missing_is_named(file):
     for path in ("mine.py", "mine.py:", ":brevity"):
         with pytest.raises(UserError, match=r"is no 'file\.py:name' or 'module:name'"):
             Function(path=path)
+
+
+def test_a_class_is_no_function(file):
+    with pytest.raises(UserError, match=r"mine\.py:Limit is a class, no function"):
+        build(file, "Limit")
+    file.write_text(
+        "from rlgym_llm import Reward\nclass Mine(Reward):\n    name = 'mine'\nit = Mine()\n"
+    )
+    for name in ("Mine", "it"):
+        with pytest.raises(UserError, match=f"{name} is a Reward, no function: name it in a Rewar"):
+            build(file, name)
+
+
+def test_what_a_row_gives_is_no_option(file):
+    for name, argument in [
+        ("compute_score", "solution_str"),
+        ("compute_score", "extra_info"),
+        ("greedy", "ground_truth"),
+        ("brevity", "completion"),
+        ("ranks", "completions"),
+    ]:
+        with pytest.raises(UserError) as error:
+            build(file, name, **{argument: "x"})
+        assert str(error.value) == (
+            f"reward function {file}:{name}: kwargs set {argument!r}, which every row gives of its "
+            "own; leave it out"
+        )
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ('{"score": "1"}', "'1' is a str, no number"),
+        ('("0.5", {})', "'0.5' is a str, no number"),
+        ('{"score": None}', "None is a NoneType, no number"),
+        ('{"score": [1]}', "[1] is a list, no number"),
+        ('"1"', "returned a str"),
+    ],
+)
+def test_a_text_is_no_number(tmp_path, returned, words):
+    path = tmp_path / "mine.py"
+    path.write_text(f"def f(completion):\n    return {returned}\n")
+    found = score(path, "f")
+    assert (found.value, found.status) == (None, ScoreStatus.ERROR)
+    assert words in (found.error or "")
+
+
+@pytest.mark.parametrize("scope", ["group", "batch"])
+@pytest.mark.parametrize("returned", ["{0.25: 1, 0.75: 2}", "{0.25, 0.75}", "'12'", "0.5"])
+def test_a_dictionary_is_no_list_of_scores(tmp_path, scope, returned):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from rlgym_llm.rewards import reward\n"
+        f"@reward('mine', scope={scope!r})\ndef f(completions):\n    return {returned}\n"
+    )
+    found = score_rollouts(build(path, "f"), [rollout(), rollout("x", "r1")], RewardContext())
+    assert [one.value for one in found] == [None, None]
+    assert all("no list of scores" in (one.error or "") for one in found)
+
+
+def test_numbers_of_many_kinds_are_scores(tmp_path):
+    path = tmp_path / "mine.py"
+    for value in ("numpy.float32(0.5)", "numpy.array(0.5)", "fractions.Fraction(1, 2)"):
+        path.write_text(
+            f"import fractions, numpy\ndef f(completion):\n    return {{'score': {value}}}\n"
+        )
+        path = path.rename(path.with_name(f"mine{len(value)}.py"))
+        assert score(path, "f").value == 0.5
 
 
 def test_a_file_that_does_not_import(tmp_path):
@@ -229,6 +303,73 @@ def test_a_function_of_the_whole_batch(more):
     built = build(more, "everything")
     found = score_rollouts(built, [rollout("five"), rollout("six", "r1")], RewardContext())
     assert [(one.value, one.info) for one in found] == [(0.4, {"of": 2}), (0.3, {"of": 2})]
+
+
+VERL = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    extra_info["index"] += 1  # into a copy
+    return {"score": float(extra_info["index"]), "keys": sorted(extra_info), "truth": ground_truth}
+"""
+
+
+def verl_rollout(ground_truth: Any, answer: str, **columns: Any) -> Rollout:
+    info = {
+        "data_source": "sums",
+        "reward_model": {"style": "rule", "ground_truth": ground_truth},
+        "extra_info": {"index": 7, "split": "train"},
+        **columns,
+    }
+    turn = Turn(new_prompt_token_ids=(), completion=Completion(text="five"))
+    task = Task(prompt="2 + 3 = ?", answer=answer, data_source="sums", info=info)
+    return Rollout(id="r", task=task, group_id="g", sample_index=0, seed=0, turns=(turn,))
+
+
+@pytest.mark.parametrize(
+    ("truth", "answer", "handed"),
+    [
+        ("5", "5", "5"),
+        (5, "5", 5),  # as verl's own column holds it, and not as text
+        (["5", "five"], '["5", "five"]', ["5", "five"]),
+        (5, "6", "6"),  # the answer was taken from another column
+    ],
+)
+def test_a_row_of_verl_is_handed_over_as_verl_does(tmp_path, truth, answer, handed):
+    path = tmp_path / "verl.py"
+    path.write_text(VERL)
+    built = build(path, "compute_score")
+    row = verl_rollout(truth, answer)
+    for _ in range(2):
+        [found] = score_rollouts(built, [row], RewardContext())
+        assert found.value == 8.0
+        assert found.info == {"keys": ["index", "split"], "truth": handed}
+
+
+def test_rows_without_extra_info_hand_over_their_columns(tmp_path):
+    path = tmp_path / "verl.py"
+    path.write_text(VERL)
+    for column in ({}, {"extra_info": None}, {"extra_info": "text"}):
+        turn = Turn(new_prompt_token_ids=(), completion=Completion(text="five"))
+        task = Task(prompt="?", answer="5", info={"index": 1, **column})
+        row = Rollout(id="r", task=task, group_id="g", sample_index=0, seed=0, turns=(turn,))
+        [found] = score_rollouts(build(path, "compute_score"), [row], RewardContext())
+        assert (found.value, found.info["keys"]) == (2.0, sorted({"index", *column}))
+
+
+def test_callables_without_a_name(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import functools\n"
+        "def of(data_source, solution_str, ground_truth, bonus): return bonus\n"
+        "half = functools.partial(of, bonus=0.5)\n"
+        "class Of:\n    def __call__(self, completion): return 0.75\n"
+        "thing = Of()\n"
+    )
+    assert score(path, "half").value == 0.5
+    assert score(path, "thing").value == 0.75
+    with pytest.raises(UserError, match="'half': got an unexpected keyword argument 'bonsu'"):
+        build(path, "half", bonsu=1)
+    with pytest.raises(UserError, match="builtins:max does not tell its parameters"):
+        Function(path="builtins:max")
 
 
 def test_verl_needs_a_ground_truth(file):

@@ -183,6 +183,8 @@ def test_what_it_declares_follows_from_its_options(options, declared):
         ({"mode": "target"}, "mode target needs the option target"),
         ({"mode": "soft_overlong", "max_len": 3, "cache": 4}, "the cache 4 is longer than max_len"),
         ({"mode": "cosine", "max_len": 9, "value_wrong_at_0": 0.0}, "needs the option correct"),
+        ({"mode": "cosine", "max_len": 9, "correct_from": 0.5}, "correct_from needs the option"),
+        ({"mode": "group_relative", "correct_from": 0.5}, "correct_from needs the option correct"),
         ({"mode": "cosine", "max_len": 0}, "greater than 0"),
         ({"mode": "soft_overlong", "max_len": 9, "cache": 3, "factor": -1}, "greater than 0"),
         ({"mode": "cosine", "max_len": 9, "value_exceeded": math.nan}, "finite"),

@@ -1,12 +1,14 @@
+import importlib
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rlgym_llm_rewards.math.extraction.boxes import boxes
 from rlgym_llm_rewards.math.extraction.extract import Found, extract, extract_gold
 from rlgym_llm_rewards.math.policy import POLICIES, Policy
 
+EXTRACT = importlib.import_module(extract.__module__)  # the module, not the function
 STANDARD = Policy()
 STRICT = POLICIES["strict"]
 LENIENT = POLICIES["lenient"]
@@ -535,6 +537,55 @@ def test_never_raises_and_points_into_the_text(completion, name, wants_choice, n
         assert 0 <= found.start < len(completion)
     extract(completion, POLICIES[name], prompt=completion[:30], wants_choice=wants_choice)
     assert isinstance(extract_gold(completion), str)
+
+
+ENDINGS = st.sampled_from(
+    [
+        *(
+            "\nA: 5",
+            "\n#### $1,250.5.\n",
+            "\n\\boxed{x}",
+            "\n\\boxed{5}\n$$",
+            "\n\\boxed{'score':1}",
+            "\ngold answer \\boxed{5}",
+            "A: 5",
+            "\nA: 5 6",
+            "##### 5",
+        )
+    ]
+)
+
+
+@example("", "\n\\boxed{5}\n$$", 0, 1, "")
+@given(NASTY, ENDINGS, st.integers(0, 3), st.integers(0, 12), st.sampled_from(["", "? More."]))
+def test_a_look_at_the_end_finds_what_the_search_finds(before, ending, start, short, more):
+    """With any part of the text copied from the prompt, its last line too."""
+    completion = f"So I am asked it all:{before}{ending}"
+    prompt = completion[start : len(completion) - short] + more
+
+    def search():
+        return extract(completion, STANDARD, prompt=prompt)
+
+    looked = search()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EXTRACT, "in_last_line", lambda text, policy: None)
+        assert search() == looked
+
+
+@pytest.mark.parametrize(
+    ("completion", "prompt", "answer"),
+    [
+        ("5 + 2 = 7\n#### 7", "What is 5 + 2?", "7"),
+        ("5 + 2 = 7\n#### 7", "1 + 1 = 2\n#### 2\nWhat is 5 + 2?", "7"),
+        ("5 + 2 = 7\nA: 7", "Add five and two.\nA:", "7"),
+        ("Add five and two.\nA: 7", "Add five and two.\nA: 7 or 8?", None),  # all of it is copied
+        ("Well: Add five and two.\nA: 7", "Add five and two.\nA:", "7"),  # its last statement
+        ("So 3.\n\\boxed{Some set of a size! 5}", "Go on:\n\\boxed{Some set of a size! It?", "5"),
+        ('{"a": "\n#### 7", "reward": 1}\n#### 8', "What is 5 + 2?", "8"),
+    ],
+)
+def test_the_last_line_is_the_models_own(completion, prompt, answer):
+    assert text_of(completion, prompt=prompt) == answer
 
 
 @given(NASTY, st.integers(-(10**9), 10**9))

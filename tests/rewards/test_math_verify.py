@@ -1,5 +1,6 @@
 import json
 import threading
+from dataclasses import fields
 from fractions import Fraction
 
 import pytest
@@ -112,7 +113,8 @@ def test_no_text_raises(completion, gold, policy, prompt):
     for one, other in ((completion, gold), (rf"\boxed{{{completion}}}", gold), (gold, gold)):
         verdict = verify(one, other, policy=policy, prompt=prompt)
         assert verdict.status in VerdictStatus
-        assert isinstance(verdict.as_info()["status"], str)
+        assert list(verdict.as_info()) == [field.name for field in fields(verdict)]
+        assert type(verdict.as_info()["status"]) is str
     assert not verify("", gold, policy=policy).is_correct or not gold.strip()
 
 

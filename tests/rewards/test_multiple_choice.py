@@ -75,8 +75,71 @@ def test_the_right_letter(text):
 def test_the_right_text(text):
     found = score(text)
     assert found.value == 1.0
-    assert found.info["chosen"] == "B"
+    assert found.info["answer"] == found.info["chosen"] == "B"
     assert score(text, LETTERS).value == 0.0  # nobody told it what B says
+
+
+SET_ASIDE = [
+    "{b}, not {a}",
+    "{b}, not {a}.",
+    "{b} and not {a}",
+    "{b} rather than {a}",
+    "{b} instead of {a}",
+    "<think>{a}? No, not {b}.</think>{b}, not {a}",
+    "{b}, not {a} or {c}",
+    "{b}, not {a}, not {c}",
+    "{b}. Not {a}.",
+    "not {a} but {b}",
+    "Not {a}, but {b}.",
+    "It is {b}, not {a}.",
+    "The answer is {b}, not {a}.",
+    "The answer is {b} (not {a}).",
+    "The answer is not {a} but {b}.",
+    r"\boxed{{{b}, not {a}}}",
+    "<answer>{b}, not {a}</answer>",
+    "#### {b}, not {a}",
+]
+
+
+@pytest.mark.parametrize("pattern", SET_ASIDE)
+def test_a_choice_that_is_set_aside_is_not_chosen(pattern):
+    for a, b, c in ("A", "B", "C"), ("Oslo", "Rome", "Paris"), ("A) Oslo", "B) Rome", "C) Paris"):
+        assert score(pattern.format(a=a, b=b, c=c)).info["named"] == ["B"]
+        assert score(pattern.format(a=b, b=a, c=c)).info["named"] == ["A"]
+        assert score(pattern.format(a=b, b=a, c=c)).value == 0.0
+    assert score(pattern.format(a="A", b="B", c="C"), LETTERS).value == 1.0
+
+
+@pytest.mark.parametrize("text", ["I choose {} instead of {}", "I choose {} over {}."])
+def test_the_second_of_two_letters_is_not_the_last_word(text):
+    assert score(text.format("B", "A")).info["named"] == ["B"]
+    assert score(text.format("A", "B")).info["named"] == ["A"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{b}, not only {a}",
+        "not only {b} but {a}",
+        "not {b}, not {a}",
+        "neither {b} nor {a}",
+        "{b} and {a}, not {c}",
+        r"\boxed{{not {b}}}",
+        "<answer>not {b}</answer>",
+        "not {b} but {a}",
+        "It is {a}, not {b}.",
+    ],
+)
+def test_what_sets_nothing_aside_or_everything_earns_nothing(text):
+    for a, b, c in [("A", "B", "C"), ("Oslo", "Rome", "Paris")]:
+        assert score(text.format(a=a, b=b, c=c)).value == 0.0
+
+
+def test_a_choice_may_itself_set_something_aside():
+    task = Task(prompt="?", answer="B", info={"choices": ["red", "red, not blue", "blue"]})
+    assert score("red, not blue", task).value == 1.0
+    assert score("It is red, not blue", task).value == 1.0
+    assert score("red", task).value == 0.0
 
 
 @pytest.mark.parametrize(
@@ -128,6 +191,7 @@ def test_what_decides_for_no_choice_or_another_earns_nothing(text):
 def test_listing_choices_in_vain_is_told():
     found = score("Answer: A\nAnswer: C\nAnswer: B")
     assert found.info == {
+        "answer": None,
         "chosen": None,
         "named": ["A", "B", "C"],
         "gold": "B",
@@ -192,6 +256,10 @@ def test_columns_that_cannot_be_read():
     assert "needs the column 'options'" in str(missing.error)
     assert "choices are a list or a mapping, not a str" in str(wrong.error)
     assert "there are 2 choices and 1 labels for them" in str(uneven.error)
+    lone = score("B", Task(prompt="?", answer="B", info={"choices": ["Oslo"]}))
+    twice = score("B", Task(prompt="?", answer="B", info={"choices": {"a": "x", "A": "y"}}))
+    assert "there is but one choice, 'Oslo'; give two or more" in str(lone.error)
+    assert "two choices have the label 'A'" in str(twice.error)
 
 
 def test_numbers_are_compared_as_numbers():
@@ -231,6 +299,9 @@ def test_strict_takes_marked_answers_only():
         ({"choices": []}, "there are 0 choices"),
         ({"choices": list("abcdefghijk")}, "11 choices and 10 labels"),
         ({"choices": ["x", "y"], "num_choices": 2}, "not both"),
+        ({"choices": ["x"]}, "there is but one choice, 'x'; give two or more"),
+        ({"choices": ["x", "y", "x"]}, "'x' is given twice"),
+        ({"choices": ["Oslo", " oslo."]}, "' oslo.' is given twice"),
         ({"num_choices": 1}, "option 'num_choices'"),
         ({"index_base": 2}, "option 'index_base'"),
     ],

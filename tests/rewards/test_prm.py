@@ -93,7 +93,7 @@ def test_one_bad_rollout_costs_only_itself(file):
         [
             "step 1 of 1 scored nan",
             "step 1 of 1 scored 1.5, outside step_range [0, 1]",
-            "ValueError",
+            "TypeError: 'x' is a str, no number",
             "2 scores for 1 steps",
             "KeyError: 'oops'",
             "step 2 of 2 scored nan",
@@ -145,11 +145,88 @@ def test_options_that_cannot_be():
         ({"model": "m", "separator": ""}, "separator is empty"),
         ({"model": "m", "potential": True, "reduce": "sum"}, "reduced by last"),
         ({"model": "m", "potential": True, "transform": "delta"}, "take no delta"),
+        ({"model": "m", "max_length": 0}, "max_length are at least 1"),
+        ({"model": "m", "label": -1}, "label is a class's number from 0, not -1"),
+        ({"url": "http://h/p", "retries": -1}, "retries is at least 0, not -1"),
+        ({"url": "http://h/p", "request_timeout_s": 0}, "request_timeout_s is a time above 0"),
+        ({"url": "http://h/p", "backoff_s": math.nan}, "backoff_s is 0 or more seconds, not nan"),
+        ({"function": "operator:add", "step_range": [0, math.nan]}, "is empty"),
+        ({"function": "math:isfinite"}, r"is called as \(prompt, steps\), which it does not take"),
+        ({"function": "fractions:Fraction"}, "fractions:Fraction is a class, no function"),
     ]:
         with pytest.raises(UserError, match=words):
             build_reward(PRM, options)
     with pytest.raises(ConfigError, match="no option 'reduces'; did you mean 'reduce'"):
         build_reward(PRM, {"reduces": "min"})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"function": "operator:add", "head": "causal"}, "head is an option of model .* function$"),
+        ({"function": "operator:add", "retries": 2}, "retries is an option of url .* function$"),
+        ({"function": "operator:add", "batch_size": 2}, "batch_size is an option of model"),
+        ({"function": "operator:add", "label": 0}, "label is an option of model"),
+        ({"function": "operator:add", "template": "{completion}"}, "template is an option of"),
+        ({"model": "m", "api": "steps"}, "api is an option of url .* model with head: token$"),
+        ({"model": "m", "concurrency": 2}, "concurrency is an option of url"),
+        ({"model": "m", "good": "yes"}, "good is an option of model with head: causal, not of"),
+        ({"model": "m", "head": "causal", "label": 0}, "not of model with head: causal$"),
+        ({"url": "http://h/p", "device": "cpu"}, "device is an option of model"),
+        ({"url": "http://h/p", "bad": "no"}, "bad is an option of model with head: causal"),
+        ({"url": "http://h/p", "batch_size": 2}, "api: pooling and a template, or .* pooling$"),
+        ({"url": "http://h/p", "api": "steps", "separator": "x"}, "not of url with api: steps$"),
+        ({"function": "operator:add", "eta": 0.5}, "eta is an option of transform clip and clip_"),
+        ({"function": "operator:add", "eta": 0.5, "transform": "delta"}, "not of delta$"),
+    ],
+)
+def test_an_option_of_another_scorer_is_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        build_reward(PRM, options)
+
+
+def test_options_of_its_own_are_taken():
+    for options in [
+        {"url": "http://h/p", "template": "{completion}", "batch_size": 2, "label": 0},
+        {"url": "http://h/p", "api": "steps", "batch_size": 2, "model": "m", "retries": 1},
+        {"model": "m", "head": "causal", "good": "yes", "bad": "no", "batch_size": 2},
+        {"model": "m", "label": 0, "max_length": 9, "dtype": "float32", "device": "cpu"},
+        {"function": "operator:add", "eta": 0.5, "transform": "clip_delta"},
+    ]:
+        build_reward(PRM, options)
+
+
+def test_what_its_steps_are():
+    for options, steps_are in [({}, "shares"), ({"potential": True}, "potentials")]:
+        built = build_reward(PRM, {"function": "operator:add", **options})
+        assert built.steps_are == steps_are
+        assert pickle.loads(pickle.dumps(built)).steps_are == steps_are
+
+
+@pytest.mark.parametrize(
+    "returned",
+    ["{0.5: 1}", "{0.5}", "'1'", "['0.5']", "[[0.5]]", "[None]", "None", "0.5", "b'1'", "[1j]"],
+)
+def test_only_numbers_in_order_are_scores(tmp_path, returned):
+    file = tmp_path / "steps.py"
+    file.write_text(f"def f(prompt, steps):\n    return {returned} if steps == ['b'] else [1]\n")
+    found = score_all([rollout("a"), rollout("b", rollout_id="r1")], function=f"{file}:f")
+    assert [score.value for score in found] == [1.0, None]
+    assert "TypeError: " in (found[1].error or "")
+
+
+@pytest.mark.parametrize("returned", ["(0.5,)", "numpy.array([0.5])", "(x for x in [0.5])"])
+def test_lists_of_many_kinds_are_scores(tmp_path, returned):
+    file = tmp_path / "steps.py"
+    file.write_text(f"import numpy\ndef f(prompt, steps):\n    return {returned}\n")
+    assert score_all([rollout("a")], function=f"{file}:f")[0].value == 0.5
+
+
+def test_an_async_function_is_refused(tmp_path):
+    file = tmp_path / "steps.py"
+    file.write_text("async def f(prompt, steps):\n    return [1.0]\n")
+    with pytest.raises(UserError, match="is an async function; it must be a plain one"):
+        build_reward(PRM, {"function": f"{file}:f"})
 
 
 def test_it_scores_only_when_set_up(file):
@@ -347,7 +424,7 @@ def test_models_that_are_not_for_this(make_model, tmp_path):
     causal = make_model(tmp_path / "causal", "CausalLM")
     with pytest.raises(UserError, match=r"is not trained for this: it lacks .* score"):
         score_all([rollout("a")], model=str(causal))
-    with pytest.raises(UserError, match=r"nowhere does not load"):
+    with pytest.raises(UserError, match=r"model \S+nowhere does not load: there is no such folder"):
         score_all([rollout("a")], model=str(tmp_path / "nowhere"))
     with pytest.raises(UserError, match="reads 'so not' as"):
         score_all([rollout("a")], model=str(causal), head="causal", good="so not")
@@ -449,6 +526,101 @@ def test_one_refused_row_does_not_cost_its_batch(model_server):
     )
     assert [score.value for score in found] == [0.5, None, 0.25]
     assert "answered 400" in (found[1].error or "")
+
+
+MALFORMED = [None, "x", "0", ["x"], ["0.5"], [None], [[0.5]], {"a": 1}, 0.5, [], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize("bad", [*MALFORMED, [math.nan], [2.0], [10**400]])
+def test_a_malformed_row_costs_its_rollout_alone(model_server, bad):
+    """Six rollouts in requests of four: the rest are scored, whatever the one is answered."""
+
+    def answer(sent: Any, number: int) -> Any:
+        rows = [bad if "bad" in i["steps"] else [0.5] * len(i["steps"]) for i in sent["inputs"]]
+        return 200, {"scores": rows}
+
+    model_server.answer = answer
+    rollouts = [rollout(text, rollout_id=text) for text in ("a", "bad", "b\nc", "d", "e", "f")]
+    options = {"url": model_server.url, "api": "steps", "batch_size": 4, "reduce": "sum"}
+    found = score_all(rollouts, **options)
+    assert [score.value for score in found] == [0.5, None, 1.0, 0.5, 0.5, 0.5]
+    assert found[1].status is ScoreStatus.ERROR
+
+
+@pytest.mark.parametrize("bad", [None, "x", ["x"], [None], {"a": 1}, 0.5, [], [["0.5", "0.5"]]])
+def test_a_malformed_row_of_a_pooler_costs_its_rollout_alone(model_server, bad):
+    def answer(sent: Any, number: int) -> Any:
+        rows = [bad if "bad" in text else [[0.5, 0.5]] for text in sent["input"]]
+        return 200, {"data": [{"index": n, "data": row} for n, row in enumerate(rows)]}
+
+    model_server.answer = answer
+    rollouts = [rollout(text, rollout_id=text) for text in ("a", "bad", "b")]
+    found = score_all(rollouts, url=model_server.url, template=TEMPLATE)
+    assert [score.value for score in found] == [0.5, None, 0.5]
+
+
+def steps_of(sent: Any) -> list[list[float]]:
+    return [[0.5] * len(item["steps"]) for item in sent["inputs"]]
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        (500, "oops"),
+        (404, "no"),
+        (200, {"scores": [[0.5]]}),
+        (200, {"scores": {"0": [0.5]}}),
+        (200, {"scores": "xxx"}),
+        (200, {"error": "oops"}),
+        (200, "<html>"),
+        (200, None),
+    ],
+)
+def test_an_answer_that_one_row_spoils_costs_that_row_alone(model_server, whole):
+    def answer(sent: Any, number: int) -> Any:
+        is_bad = any("bad" in item["steps"] for item in sent["inputs"])
+        if is_bad and len(sent["inputs"]) == 1:
+            return 500, "this one"
+        return whole if is_bad else (200, {"scores": steps_of(sent)})
+
+    model_server.answer = answer
+    rollouts = [rollout(text, rollout_id=text) for text in ("a", "bad", "b")]
+    options = {"url": model_server.url, "api": "steps", "retries": 1, "backoff_s": 0.01}
+    found = score_all(rollouts, **options)
+    assert [score.value for score in found] == [0.5, None, 0.5]
+    assert "answered 500: this one (2 attempts)" in (found[1].error or "")
+
+
+def test_a_row_at_which_the_server_hangs_costs_itself(model_server):
+    def answer(sent: Any, number: int) -> Any:
+        if any("bad" in item["steps"] for item in sent["inputs"]):
+            model_server.released.wait(60)
+        return 200, {"scores": steps_of(sent)}
+
+    model_server.answer = answer
+    rollouts = [rollout(text, rollout_id=text) for text in ("a", "bad", "b")]
+    options = {"url": model_server.url, "api": "steps", "retries": 0, "request_timeout_s": 1.0}
+    found = score_all(rollouts, **options)
+    assert [score.value for score in found] == [0.5, None, 0.5]
+    assert found[1].status is ScoreStatus.TIMEOUT
+
+
+def test_where_nobody_listens_nobody_is_asked_alone(monkeypatch):
+    from rlgym_llm_rewards.endpoint import Endpoint
+
+    asked = []
+    post = Endpoint._attempt
+
+    async def attempt(self: Any, client: Any, payload: Any) -> Any:
+        asked.append(len(payload["inputs"]))
+        return await post(self, client, payload)
+
+    monkeypatch.setattr(Endpoint, "_attempt", attempt)
+    rollouts = [rollout(text, rollout_id=text) for text in ("a", "b", "c")]
+    url = "http://127.0.0.1:1/"  # nothing listens on port 1
+    found = score_all(rollouts, url=url, api="steps", retries=1, backoff_s=0.01)
+    assert all("cannot be reached" in (score.error or "") for score in found)
+    assert asked == [3, 3]
 
 
 @pytest.mark.parametrize(

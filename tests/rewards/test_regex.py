@@ -67,6 +67,12 @@ def test_group(text, pattern, options, value):
     assert score(text, pattern, **options).value == value
 
 
+def test_what_the_group_matched_is_the_answer():
+    assert score("= 41, =  43 ", r"= +(\d+)", group=1).info == {"answer": "43"}
+    assert score("no", r"= (\d+)", group=1).info == {"answer": None}
+    assert score("x = 42", r"= (\d+)").info == {}
+
+
 def test_a_group_needs_an_answer():
     found = score("42", r"(\d+)", None, group=1)
     assert found.status is ScoreStatus.ERROR

@@ -169,10 +169,18 @@ def test_what_cannot_be(make_model, tmp_path):
     causal = make_model(tmp_path / "causal", "CausalLM")
     with pytest.raises(UserError, match="is not trained for this: it lacks 1 weights, such as"):
         score_all([rollout("5")], model=str(causal))
-    with pytest.raises(UserError, match="does not load"):
-        score_all([rollout("5")], model=str(tmp_path / "nowhere"))
-    with pytest.raises(UserError, match="std is not 0"):
-        RewardModel(model="m", std=0.0)
+    for folder in (str(tmp_path / "no where"), "./nowhere", "a/b/nowhere", "~/no/where"):
+        with pytest.raises(UserError) as error:
+            score_all([rollout("5")], model=folder)
+        words = f"reward 'reward_model', model {folder} does not load: there is no such folder"
+        assert str(error.value) == words
+    with pytest.raises(UserError, match="that is a file; name the folder that holds it"):
+        score_all([rollout("5")], model=str(causal / "config.json"))
+    for std in (0.0, -2.0, math.nan):
+        with pytest.raises(UserError, match="std is above 0"):
+            RewardModel(model="m", std=std)
+    with pytest.raises(UserError, match="label is a logit's number from 0, not -1"):
+        RewardModel(model="m", label=-1)
     with pytest.raises(UserError, match=r"does not say where \{completion\} stands"):
         RewardModel(model="m", template="{prompt}")
     with pytest.raises(ConfigError, match="activation"):

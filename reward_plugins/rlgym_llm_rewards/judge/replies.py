@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rlgym_llm.errors import UserError
 
-__all__ = ["Replies", "reply_key"]
+__all__ = ["Pending", "Replies", "reply_key"]
+
+_T = TypeVar("_T")
 
 
 def reply_key(url: str, payload: Mapping[str, Any], vote: int) -> str:
@@ -57,3 +61,48 @@ class Replies:
     def close(self) -> None:
         """Closes the file."""
         self._connection.close()
+
+
+class _AbandonedError(Exception):
+    """Whoever asked was cancelled, or failed in a way that is its own."""
+
+
+class Pending(Generic[_T]):
+    """What is being asked now, in any thread or loop of this process, by key."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, Future[_T]] = {}
+        self._lock = threading.Lock()
+
+    async def once(self, key: str, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """What ``ask`` gives, or gave another who is asking under the same key just now.
+
+        Where the other one is cancelled or raises, this one asks.
+        """
+        while True:
+            with self._lock:
+                theirs = self._answers.get(key)
+                if theirs is None:
+                    mine = self._answers[key] = Future()
+                    mine.set_running_or_notify_cancel()  # one who waits and leaves ends it for none
+            if theirs is None:
+                return await self._ask(key, mine, ask)
+            try:
+                return await asyncio.wrap_future(theirs)
+            except _AbandonedError:
+                continue
+
+    async def _ask(self, key: str, mine: Future[_T], ask: Callable[[], Awaitable[_T]]) -> _T:
+        try:
+            answer = await ask()
+        except BaseException:
+            self._forget(key)
+            mine.set_exception(_AbandonedError())
+            raise
+        self._forget(key)
+        mine.set_result(answer)
+        return answer
+
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            del self._answers[key]

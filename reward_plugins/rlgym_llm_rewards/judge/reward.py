@@ -16,11 +16,13 @@ from rlgym_llm_rewards.endpoint import (
     Endpoint,
     EndpointError,
     EndpointTimeoutError,
+    check_patience,
     check_url,
     run,
 )
 from rlgym_llm_rewards.judge.criteria import Criteria, ReplyForm, read_criteria
-from rlgym_llm_rewards.judge.replies import Replies, reply_key
+from rlgym_llm_rewards.judge.extra_body import check_extra_body
+from rlgym_llm_rewards.judge.replies import Pending, Replies, reply_key
 from rlgym_llm_rewards.judge.verdict import (
     Combine,
     VerdictError,
@@ -30,6 +32,9 @@ from rlgym_llm_rewards.judge.verdict import (
 )
 
 __all__ = ["Judge"]
+
+_Vote = tuple[float, str] | Exception
+"""A grade with the reply that it was read from, or why there is none."""
 
 _MAX_REPLY_CHARS = 2000
 
@@ -82,7 +87,8 @@ class Judge(Reward):
     pattern: str | None = None
     """Regular expression of which the last match's first group is the grade, instead of either."""
     extra_body: Mapping[str, Any] | None = None
-    """Further fields of the request."""
+    """Further fields of the request; null leaves ``temperature`` and ``max_tokens`` to the
+    server."""
     api_key_env: str | None = None
     """Environment variable with the key; the key itself stands in no configuration."""
     retries: int = 4
@@ -96,17 +102,32 @@ class Judge(Reward):
     concurrency: int = 32
     """Rollouts judged side by side."""
     cache: str | None = None
-    """SQLite file that keeps verdicts, so that the same question is asked once; None for none."""
+    """SQLite file that keeps verdicts, so that the same question is asked once: what another is
+    asking is waited for, failures included, and only verdicts are kept. None for none."""
 
     def __post_init__(self) -> None:
         check_url("reward 'judge': base_url", self.base_url)
         for what, (low, high) in (("scale", self.scale), ("range", self.range)):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise UserError(f"reward 'judge': {what} [{low:g}, {high:g}] does not ascend")
-        if min(self.votes, self.concurrency, self.max_tokens) < 1 or self.retries < 0:
+        if min(self.votes, self.concurrency, self.max_tokens) < 1:
+            raise UserError("reward 'judge': votes, concurrency and max_tokens are at least 1")
+        check_patience(
+            self.name,
+            retries=self.retries,
+            request_timeout_s=self.request_timeout_s,
+            backoff_s=self.backoff_s,
+        )
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise UserError(f"reward 'judge': timeout_s is a time above 0, not {self.timeout_s:g}")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise UserError(f"reward 'judge': temperature is 0 or more, not {self.temperature:g}")
+        if self.pattern is not None and self.reply == "json":
             raise UserError(
-                "reward 'judge': votes, concurrency and max_tokens are at least 1, retries 0"
+                "reward 'judge': pattern reads a text and reply: json asks for an object; "
+                "give one of them"
             )
+        check_extra_body(self.extra_body or {})
         if self.votes > 1 and self.temperature <= 0:
             raise UserError(
                 f"reward 'judge': {self.votes} votes at temperature 0 ask the same thing "
@@ -134,6 +155,7 @@ class Judge(Reward):
         )
         object.__setattr__(self, "_endpoint", endpoint)
         object.__setattr__(self, "_replies", Replies(self.cache) if self.cache else None)
+        object.__setattr__(self, "_pending", Pending())
 
     def close(self) -> None:
         """Lets connections and cache go."""
@@ -174,7 +196,7 @@ class Judge(Reward):
             return self._failed(error, ScoreStatus.TIMEOUT)
         return self._score(outcomes)
 
-    def _score(self, outcomes: Sequence[tuple[float, str] | Exception]) -> Score:
+    def _score(self, outcomes: Sequence[_Vote]) -> Score:
         cast = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
         lost = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         if 2 * len(cast) <= len(outcomes):
@@ -193,25 +215,41 @@ class Judge(Reward):
             info["failed"] = [str(failure) for failure in lost]
         return Score(name=self.name, value=low + share * (high - low), info=info)
 
-    async def _vote(self, payload: Mapping[str, Any], number: int) -> tuple[float, str] | Exception:
-        """One grade with the reply that it was read from, or why there is none."""
+    async def _vote(self, payload: Mapping[str, Any], number: int) -> _Vote:
+        """One grade; where replies are kept, the same question is asked once at a time too."""
         endpoint: Endpoint | None = getattr(self, "_endpoint", None)
         if endpoint is None:
             raise RuntimeError("reward 'judge' is not set up; call setup before it scores")
         if self.seed is not None:
             payload = {**payload, "seed": self.seed + number}
         replies: Replies | None = self._replies  # type: ignore[attr-defined]
-        pattern: re.Pattern[str] | None = self._pattern  # type: ignore[attr-defined]
+        if replies is None:
+            return await self._asked(endpoint, payload)
+        pending: Pending[_Vote] = self._pending  # type: ignore[attr-defined]
         key = reply_key(endpoint.url, payload, number)
+
+        async def ask() -> _Vote:
+            if (known := await asyncio.to_thread(replies.get, key)) is not None:
+                return self._read(known)
+            vote = await self._asked(endpoint, payload)
+            if not isinstance(vote, Exception):
+                await asyncio.to_thread(replies.put, key, vote[1])
+            return vote
+
+        return await pending.once(key, ask)
+
+    async def _asked(self, endpoint: Endpoint, payload: Mapping[str, Any]) -> _Vote:
         try:
-            known = await asyncio.to_thread(replies.get, key) if replies else None
-            reply = read_reply(await endpoint.post(payload)) if known is None else known
-            grade = read_verdict(reply, self.scale, pattern=pattern)
+            return self._read(read_reply(await endpoint.post(payload)))
         except (EndpointError, VerdictError) as failure:
             return failure
-        if replies and known is None:
-            await asyncio.to_thread(replies.put, key, reply)
-        return grade, reply
+
+    def _read(self, reply: str) -> _Vote:
+        pattern: re.Pattern[str] | None = self._pattern  # type: ignore[attr-defined]
+        try:
+            return read_verdict(reply, self.scale, pattern=pattern), reply
+        except VerdictError as failure:
+            return failure
 
     def _payload(self, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
         payload: dict[str, Any] = {

@@ -20,6 +20,11 @@ _LINE = re.compile(
     re.IGNORECASE,
 )
 _CODE_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+# Only where it opens a line: further in, a judge may well speak of the tag.
+_OPEN_THINKING = re.compile(
+    r"^[ \t]*(?:<(?:think(?:ing)?|reasoning|thought)>|\[THINK\]|◁think▷)", re.MULTILINE
+)
+_CLOSED_THINKING = re.compile(r"</(?:think(?:ing)?|reasoning|thought)>|\[/THINK\]|◁/think▷")
 _MAX_SHOWN = 120
 
 
@@ -54,8 +59,9 @@ def read_verdict(
 
     Read is the last line that is not blank, ``Score: 7`` (``**Score:** 7/10`` too), or a JSON
     object with ``score``, as the whole reply or as that line; reasoning up to ``</think>`` is left
-    out. Nothing further up counts, for there the judge may quote the text it judges. With
-    ``pattern`` the last match counts, and its first group is the score.
+    out, and reasoning that nothing closes came to no verdict. Nothing further up counts, for there
+    the judge may quote the text it judges. With ``pattern`` the last match counts, and its first
+    group is the score.
 
     >>> read_verdict("It says 'Score: 10', but is wrong.\nScore: 2", (0, 10))
     2.0
@@ -64,7 +70,9 @@ def read_verdict(
 
     Raises VerdictError where there is no such line, or the number is off the scale.
     """
-    text = reply.rpartition("</think>")[2].strip()
+    text = _CLOSED_THINKING.split(reply)[-1].strip()
+    if _OPEN_THINKING.search(text):
+        raise VerdictError("the judge's reply ends within its thinking, before any verdict")
     if pattern is not None:
         found = [match[1] for match in pattern.finditer(text)]
         score = _number(found[-1]) if found else None

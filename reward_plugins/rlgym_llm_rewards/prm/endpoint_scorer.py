@@ -9,18 +9,23 @@ from typing import Any, Literal
 from rlgym_llm.inject import prompt_text
 from rlgym_llm_rewards.endpoint import Endpoint, EndpointError, run
 from rlgym_llm_rewards.prm.scorer import Outcome, SteppedRollout
+from rlgym_llm_rewards.returned_numbers import returned_numbers, returned_sequence
 from rlgym_llm_rewards.transcript import conversation, defuse, fill, prompt_values
 
 __all__ = ["API", "PoolingScorer", "StepsScorer"]
 
 API = Literal["pooling", "steps"]
 
-_TOO_MUCH = frozenset({400, 413, 422})
-"""What a server says to a request of which one row may be at fault."""
+_MAX_REASON_CHARS = 200
 
 
 class _EndpointScorer:
-    """Sends rollouts in requests of ``batch_size``, ``concurrency`` of them side by side."""
+    """Sends rollouts in requests of ``batch_size``, ``concurrency`` of them side by side.
+
+    Whatever a server says to several at once (no answer, a status, scores that cannot be read), one
+    of them may be the cause: those without scores are asked for once more, each alone. But where
+    nobody listens none of them is to blame, and all fail.
+    """
 
     def __init__(self, endpoint: Endpoint, *, batch_size: int, concurrency: int) -> None:
         self._endpoint = endpoint
@@ -38,29 +43,58 @@ class _EndpointScorer:
     def _payload(self, items: Sequence[SteppedRollout]) -> Any:
         raise NotImplementedError
 
-    def _read(self, reply: Any, items: Sequence[SteppedRollout]) -> list[Outcome]:
+    def _rows(self, reply: Any, count: int) -> list[Any]:
+        """The reply's row for each of ``count`` rollouts, in order; raises where it has not one."""
+        raise NotImplementedError
+
+    def _scores(self, row: Any, item: SteppedRollout) -> list[float]:
+        """The numbers of one row; raises where it has not one for each step."""
         raise NotImplementedError
 
     async def _score(self, items: Sequence[SteppedRollout]) -> list[Outcome]:
         turnstile = asyncio.Semaphore(self._concurrency)
 
         async def ask(batch: Sequence[SteppedRollout]) -> list[Outcome]:
+            outcomes: list[Outcome]
             try:
                 async with turnstile:
                     reply = await self._endpoint.post(self._payload(batch))
-                return self._read(reply, batch)
+                outcomes = self._outcomes(reply, batch)
             except EndpointError as failure:
-                if len(batch) == 1 or failure.status not in _TOO_MUCH:
-                    return [failure] * len(batch)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as odd:
-                problem = EndpointError(f"{self._endpoint.url} answered out of shape: {odd!r}")
-                return [problem] * len(batch)
-            alone = await asyncio.gather(*(ask([item]) for item in batch))
-            return [outcome for [outcome] in alone]
+                outcomes = [failure] * len(batch)
+                if not failure.was_reached:
+                    return outcomes
+            if len(batch) == 1:
+                return outcomes
+            lost = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
+            alone = await asyncio.gather(*(ask([batch[n]]) for n in lost))
+            for n, [outcome] in zip(lost, alone, strict=True):
+                outcomes[n] = outcome
+            return outcomes
 
         size = self._batch_size
         batches = [items[start : start + size] for start in range(0, len(items), size)]
         return [outcome for found in await asyncio.gather(*map(ask, batches)) for outcome in found]
+
+    def _outcomes(self, reply: Any, items: Sequence[SteppedRollout]) -> list[Outcome]:
+        """What the reply says of each; raises EndpointError where it is no reply to all of them."""
+        try:
+            rows = self._rows(reply, len(items))
+        except Exception as odd:  # whatever a server of anybody's may send
+            raise self._out_of_shape(odd) from None
+        return [self._outcome(row, item) for row, item in zip(rows, items, strict=True)]
+
+    def _outcome(self, row: Any, item: SteppedRollout) -> Outcome:
+        try:
+            return self._scores(row, item)
+        except EndpointError as failure:
+            return failure
+        except Exception as odd:
+            return self._out_of_shape(odd)
+
+    def _out_of_shape(self, odd: Exception) -> EndpointError:
+        reason = f"{type(odd).__name__}: {odd}"[:_MAX_REASON_CHARS]
+        return EndpointError(f"{self._endpoint.url} answered out of shape: {reason}")
 
 
 class PoolingScorer(_EndpointScorer):
@@ -106,23 +140,24 @@ class PoolingScorer(_EndpointScorer):
             texts.append(fill(self._template, {**values, "completion": "\n".join(contents)}))
         return {**payload, "input": texts}
 
-    def _read(self, reply: Any, items: Sequence[SteppedRollout]) -> list[Outcome]:
+    def _rows(self, reply: Any, count: int) -> list[Any]:
         by_index = {int(entry["index"]): entry["data"] for entry in reply["data"]}
-        return [self._outcome(by_index[index], item) for index, item in enumerate(items)]
+        return [by_index[index] for index in range(count)]
 
-    def _outcome(self, rows: Sequence[Any], item: SteppedRollout) -> Outcome:
-        if len(rows) != len(item.steps):
-            return EndpointError(
-                f"{self._endpoint.url} gave {len(rows)} rows for {len(item.steps)} steps; it must "
+    def _scores(self, row: Any, item: SteppedRollout) -> list[float]:
+        steps = returned_sequence(row, "rows")
+        if len(steps) != len(item.steps):
+            raise EndpointError(
+                f"{self._endpoint.url} gave {len(steps)} rows for {len(item.steps)} steps; it must "
                 "pool with pooling_type STEP and the step_tag_id of the separator "
                 f"{self._separator!r}"
             )
-        return [float(self._of_class(row)) for row in rows]
+        return returned_numbers(map(self._of_class, steps))
 
-    def _of_class(self, row: Any) -> Any:
-        if not isinstance(row, Sequence):
-            return row
-        return row[0] if len(row) == 1 else row[self._label]
+    def _of_class(self, step: Any) -> Any:
+        if not isinstance(step, list):
+            return step
+        return step[0] if len(step) == 1 else step[self._label]
 
 
 class StepsScorer(_EndpointScorer):
@@ -148,8 +183,16 @@ class StepsScorer(_EndpointScorer):
         ]
         return {**self._extra, "inputs": inputs}
 
-    def _read(self, reply: Any, items: Sequence[SteppedRollout]) -> list[Outcome]:
-        scores = reply["scores"]
-        if len(scores) != len(items):
-            raise ValueError(f"{len(scores)} lists of scores for {len(items)} inputs")
-        return [[float(score) for score in row] for row in scores]
+    def _rows(self, reply: Any, count: int) -> list[Any]:
+        scores = returned_sequence(reply["scores"], "scores")
+        if len(scores) != count:
+            raise ValueError(f"{len(scores)} lists of scores for {count} inputs")
+        return scores
+
+    def _scores(self, row: Any, item: SteppedRollout) -> list[float]:
+        scores = returned_numbers(row)
+        if len(scores) != len(item.steps):
+            raise EndpointError(
+                f"{self._endpoint.url} gave {len(scores)} scores for {len(item.steps)} steps"
+            )
+        return scores

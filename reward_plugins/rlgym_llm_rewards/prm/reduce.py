@@ -22,10 +22,9 @@ def transform_steps(
     - ``none``: ``s_k``.
     - ``clip``: ``min(s_k - eta, 0)``: a step costs what it lacks to ``eta`` and never earns, so
       that further good steps add nothing (the Clip of Gao et al. 2024, arXiv 2410.15115).
-    - ``delta``: ``s_k - s_{k-1}`` with ``s_0 = 0``: the progress a step makes, which adds up to
-      ``s_n`` however many steps there are (process advantages, Setlur et al. 2024, arXiv
-      2410.08146). Gao et al. take the difference to the step *after*, for their return runs from
-      a step to the end.
+    - ``delta``: ``s_k - s_{k-1}`` with ``s_0 = 0``: how much a step raised the score of the step
+      before it. They add up to ``s_n``, however many steps there are. (The Delta of Gao et al. is
+      another: it looks ahead, ``s_k - s_{k+1}``.)
     - ``clip_delta``: ``delta`` of what ``clip`` gives.
 
     >>> transform_steps([0.5, 0.75, 0.25], "clip", eta=0.5)
@@ -96,7 +95,7 @@ def reduced_range(
     >>> reduced_range(0.0, 1.0, "sum", "delta", 0.0), reduced_range(0.0, 1.0, "sum", "none", 0.0)
     ((0.0, 1.0), (0.0, inf))
     """
-    if low > high:
+    if not low <= high:  # NaN is in no order
         raise UserError(f"step_range [{low}, {high}] is empty")
     if transform in ("clip", "clip_delta"):
         low, high = min(low - eta, 0.0), min(high - eta, 0.0)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rlgym_llm.errors import UserError
 from rlgym_llm.rewards import Granularity, RawScore, Reward, RewardContext
 from rlgym_llm.types import Rollout, Score, ScoreStatus, StepScore
-from rlgym_llm_rewards.endpoint import Endpoint, EndpointTimeoutError, check_url
+from rlgym_llm_rewards.endpoint import Endpoint, EndpointTimeoutError, check_patience, check_url
 from rlgym_llm_rewards.pretrained import DType, check_template, load_pretrained
 from rlgym_llm_rewards.prm.endpoint_scorer import API, PoolingScorer, StepsScorer
 from rlgym_llm_rewards.prm.model_scorer import CausalScorer, TokenScorer
@@ -22,8 +22,9 @@ from rlgym_llm_rewards.prm.reduce import (
     transform_steps,
 )
 from rlgym_llm_rewards.prm.scorer import CallableScorer, Outcome, SteppedRollout, StepScorer
+from rlgym_llm_rewards.prm.scorer_options import check_scorer_options
 from rlgym_llm_rewards.prm.splitters import Split, Step, check_split, split_rollout
-from rlgym_llm_rewards.user_function import load_function
+from rlgym_llm_rewards.user_function import check_arguments, load_function
 
 __all__ = ["PRM"]
 
@@ -50,8 +51,8 @@ class PRM(Reward):
 
     ``Score.steps`` are the shares of the steps in the value, which add up to it; with
     ``potential`` they are what ``transform`` made of the scores, for the composition's placement
-    ``potential`` (``gamma * Phi(s') - Phi(s)``, Ng, Harada and Russell 1999).
-    ``info["step_scores"]`` holds the scores as they came.
+    ``potential`` (``gamma * Phi(s') - Phi(s)``, Ng, Harada and Russell 1999), and ``steps_are``
+    says so. ``info["step_scores"]`` holds the scores as they came.
 
     A score that is NaN or outside ``step_range``, a wrong number of scores, a text too long for the
     model and a server that fails are errors of that rollout alone.
@@ -121,10 +122,20 @@ class PRM(Reward):
 
     def __post_init__(self) -> None:
         self._check_scorer()
+        check_scorer_options(self)
         check_split(self.split, self.pattern)
         check_template(self.name, self.template)
-        if min(self.batch_size, self.concurrency) < 1 or self.retries < 0:
-            raise UserError("reward 'prm': batch_size and concurrency are at least 1, retries 0")
+        check_patience(
+            self.name,
+            retries=self.retries,
+            request_timeout_s=self.request_timeout_s,
+            backoff_s=self.backoff_s,
+        )
+        max_length = 1 if self.max_length is None else self.max_length
+        if min(self.batch_size, self.concurrency, max_length) < 1:
+            raise UserError("reward 'prm': batch_size, concurrency and max_length are at least 1")
+        if self.label < 0:
+            raise UserError(f"reward 'prm': label is a class's number from 0, not {self.label}")
         if self.potential and (self._reduce != "last" or "delta" in self.transform):
             raise UserError(
                 "reward 'prm': potentials are reduced by last and take no delta, for their "
@@ -136,13 +147,14 @@ class PRM(Reward):
         if self.empty is not None:
             low, high = min(low, self.empty), max(high, self.empty)
         object.__setattr__(self, "range", (low, high))
-        if self.function is not None:
-            load_function(self.function)  # what is wrong with it is said now, not at the first step
+        object.__setattr__(self, "steps_are", "potentials" if self.potential else "shares")
+        if self.function is not None:  # what is wrong with it is said now, not at the first step
+            check_arguments(self.function, load_function(self.function), "prompt", "steps")
 
     def __getstate__(self) -> Mapping[str, Any]:
         # Options only: a copy makes its own scorer when it is set up.
         own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**own, "range": self.range}
+        return {**own, "range": self.range, "steps_are": self.steps_are}
 
     def setup(self, ctx: RewardContext) -> None:
         """Loads the function or the model, or makes the client."""

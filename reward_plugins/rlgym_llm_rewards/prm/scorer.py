@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from rlgym_llm.inject import prompt_text
 from rlgym_llm.types import Rollout
 from rlgym_llm_rewards.prm.splitters import Step
+from rlgym_llm_rewards.returned_numbers import returned_numbers
 from rlgym_llm_rewards.transcript import defuse
 
 __all__ = ["CallableScorer", "Outcome", "StepScorer", "SteppedRollout"]
@@ -68,6 +69,6 @@ class CallableScorer:
     def _outcome(self, item: SteppedRollout) -> Outcome:
         texts = [step.text for step in item.steps]
         try:
-            return [float(score) for score in self._function(prompt_text(item.rollout.task), texts)]
+            return returned_numbers(self._function(prompt_text(item.rollout.task), texts))
         except (Exception, SystemExit) as failure:  # of this rollout alone
             return failure if isinstance(failure, Exception) else RuntimeError("called sys.exit")

@@ -19,18 +19,25 @@ Split = Literal["newline", "blank_line", "sentence", "step", "regex", "separator
 - ``blank_line``: paragraphs, parted by at least one blank line.
 - ``sentence``: ends of lines, and ``.``, ``!``, ``?`` before white space (also their full-width
   forms), but not in ``e.g.``, ``Mr.`` and the like, nor after the number of a list's item.
-- ``step``: a line that begins with ``Step 1:`` (or ``**Step 1.**``, ``### Step 1 -``) opens one.
+- ``step``: a line that begins with ``Step 1:`` (or ``Step one:``, ``**Step 1.**``, ``- Step #1 -``)
+  opens one, and so does ``Step 1`` where nothing follows it or a heading's ``#`` goes before it.
 - ``regex``: what ``pattern`` matches parts two steps and belongs to neither; a pattern of no
   width, such as ``(?=^\\d+\\.)``, cuts where it stands.
 - ``separator``: the text ``pattern`` itself, such as ``<extra_0>``, parts two steps.
 """
 
+_STEP_NUMBER = (
+    r"step[^\S\n]{1,4}[#(]?(?:\d{1,4}|[ivx]{1,6}|one|two|three|four|five|six|seven|eight|nine|ten"
+    r"|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen|twenty)(?![^\W_])"
+)
 _CUTS: Mapping[str, re.Pattern[str]] = {
     "newline": re.compile(r"\n"),
     "blank_line": re.compile(r"\n[^\S\n]*\n\s*"),
     # Every run is bounded: a line of a million spaces must cost no more than another.
     "step": re.compile(
-        r"^(?=[^\S\n]{0,8}[#>*_]{0,8}[^\S\n]{0,4}step[^\S\n]{1,4}\d{1,4}[^\S\n]{0,4}[:.)*_\-–—])",
+        r"^(?=[^\S\n]{0,8}[#>*_\-•]{0,8}[^\S\n]{0,4}[*_]{0,3}"
+        rf"{_STEP_NUMBER}[^\S\n]{{0,4}}(?:[:.)*_\-–—]|$)"
+        rf"|[^\S\n]{{0,8}}#{{1,6}}[^\S\n]{{0,4}}[*_]{{0,3}}{_STEP_NUMBER})",
         re.IGNORECASE | re.MULTILINE,
     ),
     "sentence": re.compile(r"\n|(?<=[.!?])[\"')\]]*\s+|(?<=[。！？])"),
