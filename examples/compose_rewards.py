@@ -6,7 +6,7 @@ python examples/compose_rewards.py
 from __future__ import annotations
 
 import rlgym_llm
-from rlgym_llm.expressions import Clip, Gate, R
+from rlgym_llm.composition.expressions import Clip, Gate, R
 from rlgym_llm.reward_config import read_rewards
 
 REWARDS = {

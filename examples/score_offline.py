@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from rlgym_llm import Plugins, RewardComposer
-from rlgym_llm.expressions import R
-from rlgym_llm.layouts import recognise
+from rlgym_llm.composition.expressions import R
+from rlgym_llm.layouts.layout import recognise
 from rlgym_llm.offline.rollouts import to_rollout
 
 REWARDS = 1.0 * R("math") + 0.2 * R("format", style="hash") - 0.001 * R("length", unit="chars")

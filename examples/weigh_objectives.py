@@ -23,7 +23,7 @@ from typing import Any
 
 import rlgym_llm
 from rlgym_llm import Plugins, RewardComposer, Rollout, ScoreCard
-from rlgym_llm.expressions import R
+from rlgym_llm.composition.expressions import R
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.store import read_rollouts
 

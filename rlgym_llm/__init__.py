@@ -13,6 +13,7 @@ from rlgym_llm.registry import announce_builtin_envs as _announce_builtin_envs
 
 if TYPE_CHECKING:
     from rlgym_llm.compose import RewardComposer
+    from rlgym_llm.composition.expressions import Clip, Gate, Max, Min, Product, R, Switch
     from rlgym_llm.env import TextEnv, TurnOutcome
     from rlgym_llm.errors import (
         ConfigError,
@@ -72,6 +73,7 @@ __all__ = [
     "Action",
     "AdvantageSpec",
     "CardStatus",
+    "Clip",
     "CommandSpec",
     "Completion",
     "Component",
@@ -79,6 +81,7 @@ __all__ = [
     "DataError",
     "EnvSpec",
     "FinishReason",
+    "Gate",
     "GenerateRequest",
     "Generator",
     "GeneratorError",
@@ -87,12 +90,16 @@ __all__ = [
     "JsonlTasks",
     "Kind",
     "ListTasks",
+    "Max",
     "Message",
+    "Min",
     "ParquetTasks",
     "PluginError",
     "Plugins",
     "PolicyLossSpec",
+    "Product",
     "Prompt",
+    "R",
     "Reward",
     "RewardComposer",
     "RewardContext",
@@ -110,6 +117,7 @@ __all__ = [
     "ScriptedGenerator",
     "Spec",
     "StepScore",
+    "Switch",
     "Task",
     "TaskSource",
     "TextEnv",
@@ -126,6 +134,7 @@ __all__ = [
 
 _NAMES_BY_MODULE = {
     "compose": "RewardComposer",
+    "composition.expressions": "Clip Gate Max Min Product R Switch",
     "env": "TextEnv TurnOutcome",
     "errors": "ConfigError DataError GeneratorError PluginError RewardError RlgymError "
     "UnknownNameError UserError",

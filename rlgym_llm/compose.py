@@ -7,15 +7,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from rlgym_llm.card import FAILED, Term, compose
-from rlgym_llm.component_order import check_dependencies, scoring_levels
-from rlgym_llm.error_watch import ErrorWatch
+from rlgym_llm.composition.card import FAILED, Term, compose
+from rlgym_llm.composition.error_watch import ErrorWatch
+from rlgym_llm.composition.order import check_dependencies, scoring_levels
+from rlgym_llm.composition.transform import compile_transforms
 from rlgym_llm.errors import ConfigError, RewardError
 from rlgym_llm.inject import sample_columns
 from rlgym_llm.reward_config import Composition, RewardsConfig, build_rewards, read_rewards
 from rlgym_llm.rewards import Reward, RewardContext, RewardPlugins
-from rlgym_llm.scorer import Pending, Scorer, make_scorer, reward_source
-from rlgym_llm.transform import compile_transforms
+from rlgym_llm.scorers.scorer import Pending, Scorer, make_scorer, reward_source
 from rlgym_llm.types import (
     CardStatus,
     FinishReason,

@@ -14,11 +14,11 @@ from pydantic import (
     model_validator,
 )
 
-from rlgym_llm.component_config import ComponentConfig
-from rlgym_llm.component_order import check_dependencies
+from rlgym_llm.composition.component import ComponentConfig
+from rlgym_llm.composition.order import check_dependencies
+from rlgym_llm.composition.section import Section
 from rlgym_llm.errors import ConfigError, UserError
 from rlgym_llm.rewards import Reward, RewardPlugins, build_reward
-from rlgym_llm.section import Section
 from rlgym_llm.specs import Kind
 
 __all__ = [
@@ -150,7 +150,7 @@ def _expand(name: str, component: Any) -> Any:
 
 
 class Composition(Protocol):
-    """A composition written in Python; see `rlgym_llm.expressions`."""
+    """A composition written in Python; see `rlgym_llm.composition.expressions`."""
 
     def to_config(self) -> RewardsConfig:
         """The same as configuration."""
@@ -162,9 +162,9 @@ def read_rewards(
 ) -> RewardsConfig:
     """The checked section; raises ConfigError or UnknownNameError in one line.
 
-    ``data`` may be a composition in Python too (see `rlgym_llm.expressions`). With ``plugins``
-    every reward is looked up and built once, so that unknown names and options fail here, before
-    anything is sampled.
+    ``data`` may be a composition in Python too (`rlgym_llm.composition.expressions`). With
+    ``plugins`` every reward is looked up and built once, so that unknown names and options fail
+    here, before anything is sampled.
 
     >>> read_rewards({"components": {"math": {"weight": float("nan")}}})
     Traceback (most recent call last):

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rlgym_llm.component_config import ComponentConfig
+from rlgym_llm.composition.component import ComponentConfig
 from rlgym_llm.errors import ConfigError, did_you_mean
 from rlgym_llm.yaml_text import load_value
 

@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rlgym_llm.errors import RewardError, did_you_mean
-from rlgym_llm.failed_score import describe, failed_score, failed_scores
 from rlgym_llm.inject import sample_columns
-from rlgym_llm.read_score import WrongListError, listed, read_score
 from rlgym_llm.rewards import RawScore, Reward, RewardContext
-from rlgym_llm.scorer_call import (
+from rlgym_llm.scorers.call import (
     BoundReward,
     Call,
     in_order,
@@ -19,6 +17,8 @@ from rlgym_llm.scorer_call import (
     split_calls,
     split_rows,
 )
+from rlgym_llm.scorers.failed_score import describe, failed_score, failed_scores
+from rlgym_llm.scorers.read_score import WrongListError, listed, read_score
 from rlgym_llm.types import Rollout, RolloutGroup, Score
 
 __all__ = [

@@ -17,17 +17,17 @@ from rlgym_llm_trainers.advantages import GroupAdvantages, grpo_advantages
 from rlgym_llm_trainers.gdpo import gdpo_advantages
 
 from rlgym_llm import CardStatus, Plugins, Reward, Score, ScoreStatus
-from rlgym_llm.card import compose
 from rlgym_llm.cli import main
-from rlgym_llm.combine import Combine
 from rlgym_llm.commands.score import _parser as score_parser
-from rlgym_llm.component_config import ComponentConfig, Placement
-from rlgym_llm.layout_targets import TARGETS
-from rlgym_llm.layouts import FIELDS, LayoutName
+from rlgym_llm.composition.card import compose
+from rlgym_llm.composition.combine import Combine
+from rlgym_llm.composition.component import ComponentConfig, Placement
+from rlgym_llm.composition.schedule import _SCHEDULES
+from rlgym_llm.composition.transform import TRANSFORMS
+from rlgym_llm.layouts.layout import FIELDS, LayoutName
+from rlgym_llm.layouts.targets import TARGETS
 from rlgym_llm.reward_config import RewardsConfig, read_rewards
 from rlgym_llm.rewards import Backend, build_reward
-from rlgym_llm.schedule import _SCHEDULES
-from rlgym_llm.transform import TRANSFORMS
 from rlgym_llm.yaml_text import read_yaml
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -12,16 +12,16 @@ from typing import Any, get_args
 
 from rlgym_llm.cli import FAILED, plugin_parser
 from rlgym_llm.commands.column_flags import read_mapping
-from rlgym_llm.convert import (
+from rlgym_llm.counted import counted
+from rlgym_llm.layouts.convert import (
     Conversion,
     ConversionReport,
     OnBadLine,
     Source,
     convert,
 )
-from rlgym_llm.counted import counted
-from rlgym_llm.layout_targets import TARGETS
-from rlgym_llm.layouts import FIELDS, LayoutName
+from rlgym_llm.layouts.layout import FIELDS, LayoutName
+from rlgym_llm.layouts.targets import TARGETS
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.rows.beside import beside
 from rlgym_llm.rows.file_format import read_rows

@@ -15,7 +15,7 @@ from rlgym_llm.cli import guarded, plugin_parser
 from rlgym_llm.commands.column_flags import read_mapping
 from rlgym_llm.commands.score_text import print_diff, print_summary, progress_bar
 from rlgym_llm.errors import ConfigError, UnknownNameError, UserError
-from rlgym_llm.layouts import FIELDS, LayoutName
+from rlgym_llm.layouts.layout import FIELDS, LayoutName
 from rlgym_llm.offline.diff import diff_scores
 from rlgym_llm.offline.inputs import open_inputs
 from rlgym_llm.offline.score_files import score_files

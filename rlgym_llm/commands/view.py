@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rlgym_llm.cli import plugin_parser
 from rlgym_llm.errors import UserError
-from rlgym_llm.layouts import FIELDS
+from rlgym_llm.layouts.layout import FIELDS
 from rlgym_llm.view.server import ViewServer
 
 __all__ = ["main"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlgym_llm.errors import DataError
-from rlgym_llm.layouts import FIELDS, Layout, LayoutName, recognise
+from rlgym_llm.layouts.layout import FIELDS, Layout, LayoutName, recognise
 from rlgym_llm.offline.chunks import LONGEST_LINE
 from rlgym_llm.offline.lines import parse_row
 from rlgym_llm.offline.samples import sample_columns

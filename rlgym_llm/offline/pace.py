@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import Reward
-from rlgym_llm.scorer_call import is_batched
+from rlgym_llm.scorers.call import is_batched
 
 __all__ = ["Pace", "Pulse"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rlgym_llm.layouts import Sample
+from rlgym_llm.layouts.layout import Sample
 from rlgym_llm.types import Completion, FinishReason, Rollout, RolloutStatus, Task, Turn
 from rlgym_llm.unchecked import unchecked
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rlgym_llm.layouts import Layout
+from rlgym_llm.layouts.layout import Layout
 from rlgym_llm.offline.chunks import Chunk, jsonl_chunks
 from rlgym_llm.offline.isolate import score_chunk
 from rlgym_llm.offline.lines import BadRowError, parse_row

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlgym_llm.errors import DataError
-from rlgym_llm.layouts import Layout, Sample
+from rlgym_llm.layouts.layout import Layout, Sample
 from rlgym_llm.offline.chunks import Chunk
 from rlgym_llm.offline.lines import BadLine, BadRowError, chunk_lines, parse_row
 from rlgym_llm.offline.parquet_input import piece_rows, row_json

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from rlgym_llm.layouts import Layout
+from rlgym_llm.layouts.layout import Layout
 from rlgym_llm.rows.beside import beside
 
 __all__ = ["FileFormat", "InputFile", "OfflineSettings", "OnBadLine", "file_format"]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlgym_llm.card import FAILED
 from rlgym_llm.compose import RewardComposer
+from rlgym_llm.composition.card import FAILED
 from rlgym_llm.errors import DataError
 from rlgym_llm.offline.card_json import card_json, splicer
 from rlgym_llm.offline.chunks import Chunk

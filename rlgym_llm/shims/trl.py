@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlgym_llm.composition.metrics import scoring_metrics
 from rlgym_llm.errors import ConfigError
-from rlgym_llm.scoring_metrics import scoring_metrics
 from rlgym_llm.shims.shared_composer import RewardsLike, SharedComposer
 from rlgym_llm.shims.trl_function import TrlFunction, from_trl
 from rlgym_llm.shims.trl_rollouts import TrlBatch

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlgym_llm.conversations import is_conversation, to_messages, to_prompt
 from rlgym_llm.errors import DataError, did_you_mean
+from rlgym_llm.layouts.conversations import is_conversation, to_messages, to_prompt
 from rlgym_llm.shims.shared_composer import answer_text
 from rlgym_llm.types import Completion, FinishReason, Message, Rollout, Task, Turn
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rlgym_llm.conversations import to_prompt
 from rlgym_llm.errors import ConfigError, DataError
+from rlgym_llm.layouts.conversations import to_prompt
 from rlgym_llm.shims.shared_composer import RewardsLike, SharedComposer, answer_text, number_of
 from rlgym_llm.types import Completion, Rollout, ScoreCard, Task, Turn
 

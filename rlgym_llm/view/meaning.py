@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlgym_llm.component_config import ComponentConfig
+from rlgym_llm.composition.component import ComponentConfig
 from rlgym_llm.errors import DataError
-from rlgym_llm.layouts import Layout, recognise
+from rlgym_llm.layouts.layout import Layout, recognise
 
 __all__ = ["Meaning", "component_names", "meaning_of_rows", "meaning_of_summary", "summary_beside"]
 

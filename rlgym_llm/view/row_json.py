@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from rlgym_llm.component_config import ComponentConfig
+from rlgym_llm.composition.component import ComponentConfig
 from rlgym_llm.types import Component
 from rlgym_llm.view.shown import BAD_LINE, ShownRow
 from rlgym_llm.view.spans import Span, step_spans, token_spans

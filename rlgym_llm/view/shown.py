@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from rlgym_llm.errors import DataError
-from rlgym_llm.layouts import Layout, Sample
+from rlgym_llm.layouts.layout import Layout, Sample
 from rlgym_llm.types import Component, Rollout, ScoreCard, ScoreStatus, StepScore
 from rlgym_llm.view.meaning import Meaning
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rlgym_llm.component_config import ComponentConfig
-from rlgym_llm.placement import token_rewards
+from rlgym_llm.composition.component import ComponentConfig
+from rlgym_llm.composition.placement import token_rewards
 from rlgym_llm.types import Rollout, ScoreCard, StepScore
 
 __all__ = ["Span", "step_spans", "token_spans"]

@@ -6,7 +6,7 @@ import pytest
 
 from rlgym_llm import DataError
 from rlgym_llm.cli import main
-from rlgym_llm.layouts import recognise
+from rlgym_llm.layouts.layout import recognise
 from rlgym_llm.rows.file_format import read_rows
 
 pytestmark = pytest.mark.data

@@ -12,9 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for the worker processes too
 import scorer_targets as targets
 
-from rlgym_llm.conversations import reply_text
+from rlgym_llm.layouts.conversations import reply_text
 from rlgym_llm.rewards import RewardContext, build_reward, reward
-from rlgym_llm.scorer import make_scorer
+from rlgym_llm.scorers.scorer import make_scorer
 from rlgym_llm.types import Completion, Rollout, ScoreStatus, Task, Turn
 
 pytestmark = pytest.mark.data

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlgym_llm.card import compose
 from rlgym_llm.compose import RewardComposer, is_truncated
+from rlgym_llm.composition.card import compose
+from rlgym_llm.composition.metrics import scoring_metrics
 from rlgym_llm.errors import ConfigError, RewardError, UnknownNameError
 from rlgym_llm.reward_config import Const, RewardsConfig
 from rlgym_llm.rewards import Reward, RewardContext, reward
-from rlgym_llm.scoring_metrics import scoring_metrics
 from rlgym_llm.specs import Kind, RewardSpec, Spec
 from rlgym_llm.types import (
     CardStatus,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from rlgym_llm.card import Term, compose
-from rlgym_llm.combine import Combine
 from rlgym_llm.compose import RewardComposer
+from rlgym_llm.composition.card import Term, compose
+from rlgym_llm.composition.combine import Combine
+from rlgym_llm.composition.gate import Gate
 from rlgym_llm.errors import ConfigError, RewardError
-from rlgym_llm.gate import Gate
 from rlgym_llm.reward_config import Const, Soft, read_rewards
 from rlgym_llm.rewards import Reward, reward
 from rlgym_llm.specs import RewardSpec

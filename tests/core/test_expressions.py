@@ -1,8 +1,8 @@
 import pytest
 
 from rlgym_llm.compose import RewardComposer
+from rlgym_llm.composition.expressions import Clip, Gate, Max, Min, Product, R, Switch
 from rlgym_llm.errors import ConfigError
-from rlgym_llm.expressions import Clip, Gate, Max, Min, Product, R, Switch
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import read_rewards
 from rlgym_llm.types import Completion, Rollout, Task, Turn

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlgym_llm import Completion, Message, Rollout, RolloutStatus, ScoreCard, Task, Turn
-from rlgym_llm.layout_rows import messages_row, rlgym_row, trl_row
-from rlgym_llm.layouts import recognise
-from rlgym_llm.rollout_table import TABLE_TYPES, table_row
+from rlgym_llm.layouts.layout import recognise
+from rlgym_llm.layouts.rows import messages_row, rlgym_row, trl_row
+from rlgym_llm.layouts.table import TABLE_TYPES, table_row
+from rlgym_llm.layouts.verl import to_verl
 from rlgym_llm.store import RolloutRecord, encode_record
 from rlgym_llm.types import CardStatus, Component, ScoreStatus
-from rlgym_llm.verl_rows import to_verl
 
 USER = [{"role": "user", "content": "2+3?"}]
 

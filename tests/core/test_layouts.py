@@ -15,7 +15,7 @@ from rlgym_llm import (
     UnknownNameError,
     layouts,
 )
-from rlgym_llm.layouts import FIELDS, Layout, recognise
+from rlgym_llm.layouts.layout import FIELDS, Layout, recognise
 from rlgym_llm.store import RolloutRecord, encode_record
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+3?"}]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlgym_llm.card import Term, compose
-from rlgym_llm.component_config import ComponentConfig
-from rlgym_llm.placement import token_rewards
+from rlgym_llm.composition.card import Term, compose
+from rlgym_llm.composition.component import ComponentConfig
+from rlgym_llm.composition.placement import token_rewards
 from rlgym_llm.types import Completion, Rollout, Score, StepScore, Task, Turn
 
 

@@ -108,9 +108,7 @@ def test_headlines_are_the_runs_numbers(summary: Mapping[str, Any]) -> None:
     assert found["mean reward"].value == "0.35"
     assert found["accuracy"].value == "23.1%"
     assert found["rows scored"].value == "12"
-    assert found["rows scored"].detail == (
-        "1 without reward, for one failed, 1 bad line set aside"
-    )
+    assert found["rows scored"].detail == ("1 without reward, for one failed, 1 bad line set aside")
     # pass@4 over the three groups of four: 1, 1 and 0
     assert found["pass@4"].value == "66.7%"
 

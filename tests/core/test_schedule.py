@@ -1,8 +1,8 @@
 import pytest
 
-from rlgym_llm.component_config import ComponentConfig
+from rlgym_llm.composition.component import ComponentConfig
+from rlgym_llm.composition.schedule import compile_schedule
 from rlgym_llm.errors import ConfigError
-from rlgym_llm.schedule import compile_schedule
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for the worker processes too
 import scorer_targets as targets
 
-from rlgym_llm import scorer_async, scorer_thread
 from rlgym_llm.errors import RewardError, UserError
 from rlgym_llm.rewards import Reward, RewardContext, build_reward, reward
-from rlgym_llm.scorer import Scorer, make_scorer
+from rlgym_llm.scorers import async_scorer as scorer_async
+from rlgym_llm.scorers import thread_scorer as scorer_thread
+from rlgym_llm.scorers.scorer import Scorer, make_scorer
 from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
 
 CTX = RewardContext()

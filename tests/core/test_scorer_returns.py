@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))  # for the worker processes too
 import scorer_returns as targets
 
-from rlgym_llm import scorer_call
 from rlgym_llm.env import TextEnv
 from rlgym_llm.errors import RewardError
 from rlgym_llm.offline.card_json import card_json
 from rlgym_llm.plain import info_text, plain
 from rlgym_llm.rewards import Reward, RewardContext, build_reward, reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.scorer import Scorer, make_scorer
+from rlgym_llm.scorers import call as scorer_call
+from rlgym_llm.scorers.scorer import Scorer, make_scorer
 from rlgym_llm.specs import Kind, RewardSpec, Spec
 from rlgym_llm.store import read_rollouts, write_rollouts
 from rlgym_llm.types import (

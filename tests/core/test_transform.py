@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlgym_llm.composition.transform import TRANSFORMS, compile_transforms
 from rlgym_llm.errors import ConfigError
-from rlgym_llm.transform import TRANSFORMS, compile_transforms
 
 
 @pytest.mark.parametrize(

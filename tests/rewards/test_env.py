@@ -2,7 +2,7 @@ import pytest
 from rlgym_llm_rewards.env import Env
 
 from rlgym_llm.compose import RewardComposer
-from rlgym_llm.placement import token_rewards
+from rlgym_llm.composition.placement import token_rewards
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import RewardContext

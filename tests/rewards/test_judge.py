@@ -13,7 +13,7 @@ from rlgym_llm.check_reward import check_reward, probe_rollouts
 from rlgym_llm.errors import UserError
 from rlgym_llm.rewards import RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.scorer import make_scorer
+from rlgym_llm.scorers.scorer import make_scorer
 from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
 
 

@@ -8,8 +8,8 @@ from rlgym_llm_rewards.prm import PRM
 
 from rlgym_llm.check_reward import check_reward, probe_rollouts
 from rlgym_llm.compose import RewardComposer
+from rlgym_llm.composition.placement import token_rewards
 from rlgym_llm.errors import ConfigError, UserError
-from rlgym_llm.placement import token_rewards
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import RewardContext, build_reward

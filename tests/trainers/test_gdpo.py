@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from rlgym_llm.card import compose
-from rlgym_llm.types import Score, ScoreStatus
 from rlgym_llm_trainers.advantages import grpo_advantages
 from rlgym_llm_trainers.gdpo import gdpo_advantages
+
+from rlgym_llm.composition.card import compose
+from rlgym_llm.types import Score, ScoreStatus
 
 
 def cards(weights, **values):

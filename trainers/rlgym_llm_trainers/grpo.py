@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlgym_llm.composition.metrics import scoring_metrics
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.rollout import run_groups, stable_seed
-from rlgym_llm.scoring_metrics import scoring_metrics
 from rlgym_llm.store import write_rollouts
 from rlgym_llm.types import CardStatus, Rollout, RolloutStatus, ScoreCard, Task
 from rlgym_llm_trainers.clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 
-from rlgym_llm.card import FAILED
+from rlgym_llm.composition.card import FAILED
 from rlgym_llm.errors import RewardError
 from rlgym_llm.types import Score
 

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from rlgym_llm.errors import RewardError, UserError
-from rlgym_llm.failed_score import failed_scores
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.score import close_reward, score_call, setup_reward
-from rlgym_llm.scorer_call import (
+from rlgym_llm.scorers.call import (
     BoundReward,
     Call,
     Pending,
@@ -23,6 +22,7 @@ from rlgym_llm.scorer_call import (
     split_calls,
     split_rows,
 )
+from rlgym_llm.scorers.failed_score import failed_scores
 from rlgym_llm.types import Rollout, Score, ScoreStatus
 
 __all__ = ["MOST_HUNG", "ThreadScorer"]

@@ -10,8 +10,8 @@ from typing import Any
 
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.score import close_reward, score_call
-from rlgym_llm.scorer_call import BoundReward, Call
-from rlgym_llm.scorer_source import load_reward
+from rlgym_llm.scorers.call import BoundReward, Call
+from rlgym_llm.scorers.source import load_reward
 from rlgym_llm.types import Rollout, Score, StepScore
 
 __all__ = ["Worker", "make_worker", "read_scores", "request", "worker_argument"]

@@ -7,8 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from rlgym_llm.conversations import is_conversation, reply_text, split_reply, to_messages, to_prompt
 from rlgym_llm.errors import DataError
+from rlgym_llm.layouts.conversations import (
+    is_conversation,
+    reply_text,
+    split_reply,
+    to_messages,
+    to_prompt,
+)
 from rlgym_llm.types import Message, Prompt, Rollout
 
 __all__ = ["FIELDS", "Layout", "LayoutName", "Sample", "listed", "solved_columns", "value_at"]
@@ -94,7 +100,7 @@ class Layout:
         does. Raises DataError without file and line (the caller knows them) for an empty prompt, a
         missing value that is needed, and a value of the wrong kind.
 
-        >>> from rlgym_llm.layouts import recognise
+        >>> from rlgym_llm.layouts.layout import recognise
         >>> layout = recognise([{"question": "2+3?", "response": "5", "gold": 5}])
         >>> sample = layout.to_samples({"question": "2+3?", "response": "5", "gold": 5}, 7)[0]
         >>> sample.id, sample.prompt, sample.completion, sample.answer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rlgym_llm.layout_rows import plain_prompt, rlgym_row
-from rlgym_llm.layouts import Layout, Sample
+from rlgym_llm.layouts.layout import Layout, Sample
+from rlgym_llm.layouts.rows import plain_prompt, rlgym_row
 from rlgym_llm.types import Rollout
 
 __all__ = ["TABLE_TYPES", "table_row"]
@@ -54,7 +54,7 @@ false or nothing is known."""
 def table_row(sample: Sample, layout: Layout) -> dict[str, Any]:
     """The sample as a row of the table.
 
-    >>> from rlgym_llm.layouts import recognise
+    >>> from rlgym_llm.layouts.layout import recognise
     >>> row = {"prompt": "2+3?", "completion": "5", "reward": 1, "level": 2}
     >>> layout = recognise([row])
     >>> found = table_row(layout.to_samples(row)[0], layout)

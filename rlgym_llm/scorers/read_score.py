@@ -10,9 +10,9 @@ from itertools import islice
 from numbers import Real
 from typing import Any
 
-from rlgym_llm.failed_score import describe, error_text, failed_score, one_line
 from rlgym_llm.plain import json_data
-from rlgym_llm.scorer_call import BoundReward
+from rlgym_llm.scorers.call import BoundReward
+from rlgym_llm.scorers.failed_score import describe, error_text, failed_score, one_line
 from rlgym_llm.types import Rollout, Score, ScoreStatus, StepScore
 from rlgym_llm.unchecked import unchecked
 
@@ -62,7 +62,8 @@ def listed(values: Any, num_rollouts: int) -> Sequence[Any]:
     >>> listed({"r0": 0.5, "r1": 1.0}, 2)
     Traceback (most recent call last):
         ...
-    rlgym_llm.read_score.WrongListError: returned a dict; return a list of 2 scores, one a rollout
+    rlgym_llm.scorers.read_score.WrongListError: returned a dict; return a list of 2 scores, one \
+a rollout
     """
     if isinstance(values, Mapping | Set | str | bytes | Score | None) or not hasattr(
         values, "__iter__"

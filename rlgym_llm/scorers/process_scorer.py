@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from rlgym_llm.errors import RewardError
-from rlgym_llm.failed_score import describe, failed_scores
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.sandbox import LONGEST_S, Outcome, OutcomeStatus, Sandbox, WorkerStartError
-from rlgym_llm.scorer_call import (
+from rlgym_llm.scorers.call import (
     SETUP_HINT,
     BoundReward,
     Call,
@@ -24,8 +23,9 @@ from rlgym_llm.scorer_call import (
     split_calls,
     split_rows,
 )
-from rlgym_llm.scorer_source import RewardSource, pack_reward
-from rlgym_llm.scorer_worker import read_scores, request, worker_argument
+from rlgym_llm.scorers.failed_score import describe, failed_scores
+from rlgym_llm.scorers.source import RewardSource, pack_reward
+from rlgym_llm.scorers.worker import read_scores, request, worker_argument
 from rlgym_llm.types import Rollout, Score, ScoreStatus
 from rlgym_llm.working_folder import current_folder
 
@@ -88,7 +88,7 @@ class ProcessScorer:
         if self._sandbox is not None:
             return self._sandbox
         sandbox = Sandbox(
-            "rlgym_llm.scorer_worker:make_worker",
+            "rlgym_llm.scorers.worker:make_worker",
             num_workers=self._num_workers,
             deadline_s=LONGEST_S,
             start_deadline_s=_START_S,

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from rlgym_llm.section import Section
+from rlgym_llm.composition.section import Section
 
 __all__ = ["Combine", "Switch", "combined"]
 

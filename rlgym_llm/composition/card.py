@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rlgym_llm.combine import Combine, combined
+from rlgym_llm.composition.combine import Combine, combined
+from rlgym_llm.composition.gate import Gate
 from rlgym_llm.errors import RewardError
-from rlgym_llm.gate import Gate
 from rlgym_llm.reward_config import Const, Soft
 from rlgym_llm.types import CardStatus, Component, Score, ScoreCard, ScoreStatus
 from rlgym_llm.unchecked import unchecked

@@ -14,18 +14,18 @@ from pydantic import (
     model_validator,
 )
 
-from rlgym_llm.combine import Combine
-from rlgym_llm.gate import Gate
-from rlgym_llm.schedule import compile_schedule
-from rlgym_llm.section import Section
-from rlgym_llm.transform import compile_transforms
+from rlgym_llm.composition.combine import Combine
+from rlgym_llm.composition.gate import Gate
+from rlgym_llm.composition.schedule import compile_schedule
+from rlgym_llm.composition.section import Section
+from rlgym_llm.composition.transform import compile_transforms
 
 __all__ = ["ComponentConfig", "Placement"]
 
 _OF_REWARDS = ("options", "backend", "timeout_s", "memory_mb", "concurrency", "placement")
 
 Placement = Literal["last_token", "turn", "step", "token", "potential"]
-"""Where a contribution lands on the sampled tokens: see `rlgym_llm.placement`."""
+"""Where a contribution lands on the sampled tokens: see `rlgym_llm.composition.placement`."""
 
 
 class ComponentConfig(Section):

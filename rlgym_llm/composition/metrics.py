@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlgym_llm.card import FAILED
+from rlgym_llm.composition.card import FAILED
 from rlgym_llm.types import CardStatus, ScoreCard
 
 __all__ = ["scoring_metrics"]

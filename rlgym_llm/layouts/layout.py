@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, get_args
 
-from rlgym_llm.conversations import is_conversation
 from rlgym_llm.errors import DataError, UnknownNameError, did_you_mean, nearest
-from rlgym_llm.layout_samples import (
+from rlgym_llm.layouts.conversations import is_conversation
+from rlgym_llm.layouts.samples import (
     FIELDS,
     Layout,
     LayoutName,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rlgym_llm.conversations import to_prompt
-from rlgym_llm.layouts import Layout, Sample, value_at
+from rlgym_llm.layouts.conversations import to_prompt
+from rlgym_llm.layouts.layout import Layout, Sample, value_at
+from rlgym_llm.layouts.verl import from_verl
 from rlgym_llm.types import Message, Prompt, Task
-from rlgym_llm.verl_rows import from_verl
 
 __all__ = ["messages_row", "plain_prompt", "rlgym_row", "trl_row", "verl_dump_row"]
 
@@ -23,7 +23,7 @@ def rlgym_row(sample: Sample, layout: Layout) -> dict[str, Any]:
     Columns that the layout gives no meaning keep their names and values, and so do ids and answers
     their types.
 
-    >>> from rlgym_llm.layouts import recognise
+    >>> from rlgym_llm.layouts.layout import recognise
     >>> row = {"problem": "2+3?", "output": "5", "gold": 5, "level": 1}
     >>> layout = recognise([row])
     >>> rlgym_row(layout.to_samples(row)[0], layout)

@@ -16,8 +16,8 @@ from typing import Protocol, get_args
 from rlgym_llm.errors import ConfigError, did_you_mean
 from rlgym_llm.rewards import Backend, Reward, RewardContext, check_backend
 from rlgym_llm.score import close_reward, score_rollouts, setup_reward
-from rlgym_llm.scorer_call import BoundReward, Pending
-from rlgym_llm.scorer_source import RewardSource, reward_source
+from rlgym_llm.scorers.call import BoundReward, Pending
+from rlgym_llm.scorers.source import RewardSource, reward_source
 from rlgym_llm.types import Rollout
 
 __all__ = ["InlineScorer", "Pending", "RewardSource", "Scorer", "make_scorer", "reward_source"]
@@ -115,16 +115,16 @@ def make_scorer(
             raise ConfigError(f"reward {name!r}: {what} must be above 0, not {limit!r}")
     bound = BoundReward(reward=reward, name=name, timeout_s=timeout_s)
     if backend == "thread":
-        from rlgym_llm.scorer_thread import ThreadScorer
+        from rlgym_llm.scorers.thread_scorer import ThreadScorer
 
         return ThreadScorer(bound, num_threads=concurrency or reward.concurrency)
     if backend == "process":
-        from rlgym_llm.scorer_process import ProcessScorer
+        from rlgym_llm.scorers.process_scorer import ProcessScorer
 
         num_workers = concurrency or min(reward.concurrency, _num_cores())
         return ProcessScorer(bound, source=source, memory_mb=memory_mb, num_workers=num_workers)
     if backend == "async":
-        from rlgym_llm.scorer_async import AsyncScorer
+        from rlgym_llm.scorers.async_scorer import AsyncScorer
 
         return AsyncScorer(bound, concurrency=concurrency or reward.concurrency)
     return InlineScorer(bound)

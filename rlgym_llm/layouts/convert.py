@@ -11,8 +11,8 @@ from typing import IO, Any, Literal
 
 from rlgym_llm.counted import counted
 from rlgym_llm.errors import DataError
-from rlgym_llm.layout_targets import TARGETS
-from rlgym_llm.layouts import Layout, LayoutName, recognise
+from rlgym_llm.layouts.layout import Layout, LayoutName, recognise
+from rlgym_llm.layouts.targets import TARGETS
 from rlgym_llm.rows.beside import beside
 from rlgym_llm.rows.column_types import Columns, RowTypes, columns_of
 from rlgym_llm.rows.file_format import FileFormat, file_format

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping
 
-from rlgym_llm.component_config import ComponentConfig
+from rlgym_llm.composition.component import ComponentConfig
 from rlgym_llm.types import Component, Rollout, ScoreCard
 
 __all__ = ["token_rewards"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlgym_llm.scorer_call import BoundReward, Call
+from rlgym_llm.scorers.call import BoundReward, Call
 from rlgym_llm.types import Rollout, Score, ScoreStatus
 
 __all__ = ["describe", "error_text", "failed_score", "failed_scores", "one_line"]

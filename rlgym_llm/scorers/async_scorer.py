@@ -14,11 +14,9 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 from rlgym_llm.errors import RewardError, UserError
-from rlgym_llm.failed_score import describe, failed_score
-from rlgym_llm.read_score import read_score
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.score import check_needs
-from rlgym_llm.scorer_call import (
+from rlgym_llm.scorers.call import (
     SETUP_HINT,
     BoundReward,
     Pending,
@@ -26,8 +24,10 @@ from rlgym_llm.scorer_call import (
     split_calls,
     split_rows,
 )
-from rlgym_llm.scorer_loop import LoopThread
-from rlgym_llm.scorer_thread import MOST_HUNG
+from rlgym_llm.scorers.failed_score import describe, failed_score
+from rlgym_llm.scorers.loop import LoopThread
+from rlgym_llm.scorers.read_score import read_score
+from rlgym_llm.scorers.thread_scorer import MOST_HUNG
 from rlgym_llm.types import Rollout, Score, ScoreStatus
 
 __all__ = ["AsyncScorer"]

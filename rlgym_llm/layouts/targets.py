@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rlgym_llm.layout_rows import messages_row, rlgym_row, trl_row, verl_dump_row
-from rlgym_llm.layouts import Layout, Sample
-from rlgym_llm.rollout_table import TABLE_TYPES, table_row
-from rlgym_llm.verl_rows import to_verl
+from rlgym_llm.layouts.layout import Layout, Sample
+from rlgym_llm.layouts.rows import messages_row, rlgym_row, trl_row, verl_dump_row
+from rlgym_llm.layouts.table import TABLE_TYPES, table_row
+from rlgym_llm.layouts.verl import to_verl
 
 __all__ = ["TARGETS", "Target"]
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from rlgym_llm.section import Section
+from rlgym_llm.composition.section import Section
 
 __all__ = ["Gate"]
 

@@ -1,0 +1,1 @@
+"""Composition: what the scores of one rollout come to, as one reward."""

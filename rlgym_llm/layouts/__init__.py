@@ -1,0 +1,1 @@
+"""Layouts: which column of a foreign row means what, and rows of one layout as those of another."""
