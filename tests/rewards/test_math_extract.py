@@ -581,6 +581,7 @@ def test_a_look_at_the_end_finds_what_the_search_finds(before, ending, start, sh
         ("Add five and two.\nA: 7", "Add five and two.\nA: 7 or 8?", None),  # all of it is copied
         ("Well: Add five and two.\nA: 7", "Add five and two.\nA:", "7"),  # its last statement
         ("So 3.\n\\boxed{Some set of a size! 5}", "Go on:\n\\boxed{Some set of a size! It?", "5"),
+        ("Well.\n\\boxed{'score':1}", "What?", r"\boxed"),
         ('{"a": "\n#### 7", "reward": 1}\n#### 8', "What is 5 + 2?", "8"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rlgym_llm_rewards.math.algebra.effort import EffortError, begin
 from rlgym_llm_rewards.math.algebra.form import TooLargeError, UndefinedError
@@ -29,8 +29,7 @@ from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
 __all__ = ["Case", "judge"]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """An answer and what it is held against."""
 
     answer: str

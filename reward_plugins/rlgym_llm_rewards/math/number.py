@@ -85,11 +85,9 @@ def parse_number(text: str) -> Number | None:
     if match is None:
         text = _unwrap(text)
         match = _NUMBER.fullmatch(text)
-    if (
-        match is None
-        or (match["sign"] and match["sign2"])
-        or sum(map(_is_digit, text)) > (MAX_DIGITS)
-    ):
+    if match is None or (match["sign"] and match["sign2"]):
+        return None
+    if len(text) > MAX_DIGITS and sum(map(_is_digit, text)) > MAX_DIGITS:
         return None
     if match["top"] is not None:
         top, bottom = match["top"], match["bottom"]
@@ -124,6 +122,8 @@ def _unwrap(text: str) -> str:
 
 def _exact(decimal: str) -> Fraction | int:
     """The value of a matched decimal, separators and sign included."""
+    if decimal.isdecimal():
+        return int(decimal)
     decimal = decimal.translate(_NO_SEPARATORS).replace("−", "-")
     whole, _, places = decimal.partition(".")
     if not places:

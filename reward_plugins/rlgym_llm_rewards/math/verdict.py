@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 
 __all__ = ["Verdict", "VerdictStatus"]
@@ -54,9 +54,14 @@ class Verdict:
         'number'
         """
         return {
-            field.name: value if value is None else _cut(str(value))
-            for field in fields(self)
-            for value in (getattr(self, field.name),)
+            "status": str(self.status),
+            "rule": self.rule,
+            "answer": _cut(self.answer),
+            "where": self.where,
+            "answer_form": _cut(self.answer_form),
+            "gold": _cut(self.gold),
+            "gold_form": _cut(self.gold_form),
+            "reason": _cut(self.reason),
         }
 
     @property
@@ -65,5 +70,5 @@ class Verdict:
         return self.status is VerdictStatus.CORRECT
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= 200 else text[:197] + "..."
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= 200 else text[:197] + "..."

@@ -20,7 +20,8 @@ _WINDOW = 120
 
 # Literal beginnings that are searched for at C speed: without any, nothing is denied.
 _HINT = re.compile(
-    "n(?:ot|ever|either|or|['’]t|icht|owhere|o es|o son|on è|ão|iet|ie jest)|N(?:ot|OT|ever|either|'T)"
+    "n(?:ot|ever|either|or|['’]t|icht|owhere|o es|o son|on è|ão|iet|ie jest)"
+    "|N(?:ot|OT|ever|either|'T)"
     "|but|than|from|close|longer|likely|hardly|doubt|deny|refuse|reject|disagree|false|False|untrue"
     "|wrong|Wrong|WRONG|incorrect|Incorrect|impossible|mistaken|pas|不是|не[ \u00a0]|ではない"
 )

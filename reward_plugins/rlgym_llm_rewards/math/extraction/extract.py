@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 
 from rlgym_llm_rewards.math.extraction.boxes import Box, answer_of, boxes, find_boxes, is_unclosed
-from rlgym_llm_rewards.math.extraction.clause import answer_in, denied_in, is_plain
+from rlgym_llm_rewards.math.extraction.clause import answer_in, denied_in
 from rlgym_llm_rewards.math.extraction.denial import (
     bounds_another,
     is_denied,
-    is_disowned,
     is_rejected,
     rejects_itself,
 )
+from rlgym_llm_rewards.math.extraction.ending import LAST_NUMBER, at_the_end, in_last_line
 from rlgym_llm_rewards.math.extraction.found import Found, Where
-from rlgym_llm_rewards.math.extraction.markers import Marker, last_marker, may_mark
+from rlgym_llm_rewards.math.extraction.markers import Marker, last_marker
 from rlgym_llm_rewards.math.extraction.spans import math_spans, tidy
 from rlgym_llm_rewards.math.extraction.unmarked import last_statement
 from rlgym_llm_rewards.math.extraction.visible import (
+    is_untouched,
     without_prompt,
     without_records,
     without_thinking,
@@ -29,18 +30,6 @@ from rlgym_llm_rewards.math.policy import Policy
 __all__ = ["Found", "Where", "boxes", "extract", "extract_gold"]
 
 _MAX_TRIES = 16
-_LAST_BOX = re.compile(r"\\boxed\{([^{}\\\s][^{}\\]*+)\}[\s$.)\]\\]*+\Z")
-# One number as it is mostly written, and nothing behind it.
-_LAST_NUMBER = re.compile(
-    r"[ \t]*([-−]?\$?[0-9]+(?:[.,][0-9]+)*(?:/[0-9]+)?%?)\.?[ \t\r\n]*\Z"
-)
-_ARTICLES = ("the ", "The ", "nal ", "our ", "")
-# What may join, negate or work on the number behind it: a closer look is needed.
-_OPERATORS = tuple(
-    " or, and, not,n't,n’t, be, ou, et,nicht, pas, oder, und, but, from, to, near, than, of,f the"
-    ",aybe, y, e, o, и,или,не".split(",")
-)
-_ANOTHER = re.compile(r"(?:and|or|,|y|und|и)\s[A-Za-z](?:_?\d|[₀-₉])?\s?=\s?\Z")
 _SENTENCE_END = re.compile(r"[.?!](?=\s|$)|\n")
 _OR_ELSE = re.compile(
     r"""[\s$\\)*`]{0,6}
@@ -89,15 +78,15 @@ def extract(
         text, closed = without_thinking(text)
         if policy.thinking == "require" and not closed:
             return None
-    if prompt is None and not wants_choice:
-        found = _at_the_end(text, policy)
-        if found is not None:
-            return found
+    is_bare = prompt is None and not wants_choice
+    last = at_the_end(text, policy) if is_bare else in_last_line(text, policy)
+    if last is not None and (is_bare or is_untouched(text, last.start, prompt)):
+        return last
     seen = without_records(text)
     if prompt is not None:
         seen = without_prompt(seen, prompt)
-    if "box" in seen and seen == text and (boxed := _last_box(text)) is not None:
-        return boxed
+    if last is not None and seen == text:
+        return last
     found_boxes = [box for box in find_boxes(seen) if text[box.inner : box.inner_end].strip()]
     answer, barred = _marked(text, seen, found_boxes, policy, wants_choice, num_parts)
     if answer is not None:
@@ -143,60 +132,6 @@ def extract_gold(gold: str) -> str:
     return text
 
 
-def _at_the_end(text: str, policy: Policy) -> Found | None:
-    """The answer where the text ends in the plainest of markers, as nearly all do; else None."""
-    if "\\boxed{" in text:
-        return _last_box(text)
-    if policy.require_box or text.find("</", -300) >= 0:
-        return None
-    if "####" in text:
-        return _plain(text, text.rfind("####"), 4, "hash")
-    at = text.rfind("\nA:") + 1
-    if at:
-        return _plain(text, at, 2, "phrase")
-    if "nswer" in text:
-        at = text.rfind("answer is ")
-        is_ours = at >= 0 and text[max(at - 4, 0) : at] in _ARTICLES
-        if not is_ours or is_denied(text, at) or is_disowned(text, at):
-            return None
-        return _plain(text, at, len("answer is "), "phrase")
-    if policy.extraction == "strict" or "\n" not in text:
-        return None
-    if "\\" in text or '":' in text or may_mark(text):
-        return None
-    text = text.rstrip().removesuffix(".")
-    at = text.rfind(" ") + 1
-    before = text[max(at - 6, 0) : max(at - 1, 0)]
-    if before.endswith("=") and (_ANOTHER.search(text, max(at - 16, 0), at) or _is_record(text)):
-        return None
-    follows = before[-1:].islower() or before.endswith((" =", "\n="))
-    if not follows or before.endswith(_OPERATORS) or not is_plain(text[at:]):
-        return None
-    if is_denied(text, at):
-        return None
-    return Found(text[at:], "number", at)
-
-
-def _last_box(text: str) -> Found | None:
-    """The only box of a text that ends in it; else None."""
-    at = max(text.find("box") - 1, 0)
-    box = _LAST_BOX.match(text, at)
-    if box is None or is_denied(text, at) or bounds_another(text, at):
-        return None
-    answer = tidy(box[1])
-    return None if rejects_itself(answer) else Found(answer, "boxed", at)
-
-
-def _is_record(text: str) -> bool:
-    line = text[text.rfind("\n") + 1 :]
-    return without_records(line) != line
-
-
-def _plain(text: str, at: int, skip: int, where: Where) -> Found | None:
-    answer = text[at + skip :].strip().removesuffix(".")
-    return Found(answer, where, at) if is_plain(answer) else None
-
-
 def _marked(
     text: str,
     seen: str,
@@ -235,7 +170,7 @@ def _marked(
             barred = max(barred, end.end() if end else len(seen))
             denied.add(answer_in(text[marker.end : marker.stop]))
             continue
-        number = _LAST_NUMBER.match(text, marker.end)
+        number = LAST_NUMBER.match(text, marker.end)
         if number is not None and number[1] not in denied:
             return Found(number[1], marker.where, marker.start), barred
         said = text[marker.end : marker.stop]

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["without_prompt", "without_records", "without_thinking", "without_turns"]
+__all__ = [
+    "is_untouched",
+    "without_prompt",
+    "without_records",
+    "without_thinking",
+    "without_turns",
+]
 
 _THINK = re.compile(r"<(/?)(?:think(?:ing)?|reasoning|thought)>")
 _TURN = re.compile(r"<?\|(?:im_end|eot_id|end_of_text|endoftext|eom_id|end)\|>|<\|im_start\|>user")
@@ -130,6 +136,25 @@ def without_prompt(text: str, prompt: str) -> str:
         if piece in text:
             text = text.replace(piece, " " * len(piece))
     return text
+
+
+def is_untouched(text: str, start: int, prompt: str | None) -> bool:
+    r"""Whether the line from ``start`` on, which marks an answer, surely stays: a quick look.
+
+    It is the last one, no record, and too short to be a sentence of the prompt; nor does the
+    prompt hold it or end in its beginning.
+
+    >>> is_untouched("1 + 1 = 2\n#### 2", 10, "What is 1 + 1?")
+    True
+    """
+    line = text[start:].rstrip()
+    if len(line) >= _MIN_ECHO or "\n" in line or (start and text[start - 1] != "\n"):
+        return False
+    if "<" in line or "nswer" in line or '":' in text or "':" in text:
+        return False
+    if prompt is None:
+        return True
+    return line not in prompt and not line.startswith(prompt.rstrip().rpartition("\n")[2])
 
 
 @lru_cache(maxsize=1024)  # siblings share their prompt
