@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rlgym_llm.moments import Moments, finite_float64
 
-__all__ = ["Interval", "clustered_interval", "mean_and_interval"]
+__all__ = ["Interval", "chance_and_interval", "clustered_interval", "mean_and_interval"]
 
 _Z = NormalDist().inv_cdf(0.975)
 _SMALL_DF = 100
@@ -65,6 +65,16 @@ def mean_and_interval(
     if moments.count == 1:
         return Interval(moments.mean, -math.inf, math.inf)
     return _student(moments.mean, moments.std / math.sqrt(moments.count), moments.count - 1)
+
+
+def chance_and_interval(chances: Moments | Iterable[float]) -> Interval:
+    """`mean_and_interval` of chances, one per task: the interval stays within [0, 1].
+
+    >>> [round(x, 3) for x in chance_and_interval([1.0, 0.5, 1.0])]  # 0.833 +- 0.717
+    [0.833, 0.116, 1.0]
+    """
+    mean, low, high = mean_and_interval(chances)
+    return Interval(mean, max(0.0, low), min(1.0, high))
 
 
 def clustered_interval(

@@ -27,6 +27,7 @@ __all__ = [
     "Scope",
     "build_reward",
     "check_backend",
+    "full_mark",
     "reward",
 ]
 
@@ -47,6 +48,15 @@ _SCORERS: Mapping[str, tuple[str, ...]] = {
     "group": ("score_group",),
     "batch": ("score_batch",),
 }
+
+
+def full_mark(bounds: tuple[float, float]) -> float:
+    """The raw score from which an answer is right: the top of the range, 1 where it has none.
+
+    >>> full_mark((0.0, 2.0)), full_mark((0.0, math.inf))
+    (2.0, 1.0)
+    """
+    return bounds[1] if math.isfinite(bounds[1]) else 1.0
 
 
 class RewardPlugins(Protocol):

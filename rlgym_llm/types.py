@@ -277,7 +277,9 @@ class Rollout:
     @property
     def text(self) -> str:
         """All sampled text, turns joined by a newline."""
-        return "\n".join(turn.completion.text for turn in self.turns)
+        if len(self.turns) == 1:
+            return self.turns[0].completion.text
+        return "\n".join([turn.completion.text for turn in self.turns])
 
     @property
     def num_turns(self) -> int:

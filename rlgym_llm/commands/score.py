@@ -25,6 +25,7 @@ from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import find_env
 from rlgym_llm.reward_config import RewardsConfig, build_rewards, read_rewards
 from rlgym_llm.reward_flags import read_reward_flags, with_options
+from rlgym_llm.rewards import full_mark
 from rlgym_llm.yaml_text import read_yaml_file
 
 __all__ = ["main", "script"]
@@ -87,6 +88,7 @@ def main(argv: Sequence[str]) -> int:
             step=options.step,
             score_column=options.score_column,
             accuracy=accuracy,
+            right_from=full_mark(built[accuracy].range) if accuracy in built else 1.0,
             on_bad_line=options.on_bad_line,
             limit=options.limit,
             timeout_s=options.timeout,

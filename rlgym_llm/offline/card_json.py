@@ -83,5 +83,16 @@ def _steps(part: Component) -> str:
     return f'"steps":[{listed}],'
 
 
-_dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_dumps_ascii = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+def _encoder(text: Callable[[str], str], *, ensure_ascii: bool) -> Callable[[Any], str]:
+    """``json.dumps`` without white space, but that its C encoder is made once and not per call."""
+    slow = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=False, separators=(",", ":"))
+    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
+    if make is None:  # an interpreter without it
+        return slow.encode
+    # Without a table of containers a cycle is a RecursionError, which is as good here.
+    encode = make(None, slow.default, text, None, ":", ",", False, False, False)
+    return lambda value: "".join(encode(value, 0))
+
+
+_dumps = _encoder(_text, ensure_ascii=False)
+_dumps_ascii = _encoder(_ascii, ensure_ascii=True)

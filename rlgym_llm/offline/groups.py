@@ -61,6 +61,7 @@ def measure_groups(
     num_rows: int,
     means: tuple[float, dict[str, float]],
     accuracy: str | None,
+    right_from: float = 1.0,
     ks: Sequence[int] | None,
     must_be_whole: bool,
 ) -> Groups:
@@ -84,14 +85,16 @@ def measure_groups(
         for index, name in enumerate(files.components):
             _cluster(found.components[name], bucket[f"{index}.raw"], means[1][name], starts)
         if place is not None:
-            pairs += _right_of(bucket[f"{place}.raw"], starts)
+            pairs += _right_of(bucket[f"{place}.raw"], starts, right_from)
     if place is not None and pairs:
         judged: Counter[int] = Counter()
         for (n, _), count in pairs.items():
             judged[n] += count
         ks = _powers(judged) if ks is None else ks
         found.pass_at = {k: m for k in ks if (m := _pass_moments(pairs, k)).count}
-        found.maj_at = _votes(buckets, place, [k for k in ks if k > 1], found.num_groups)
+        found.maj_at = _votes(
+            buckets, place, right_from, [k for k in ks if k > 1], found.num_groups
+        )
     buckets.close()
     return found
 
@@ -138,12 +141,14 @@ def _cluster(
     clusters.squared_sizes += float(np.square(sizes).sum())
 
 
-def _right_of(raw: NDArray[np.float64], starts: NDArray[np.int64]) -> Counter[tuple[int, int]]:
+def _right_of(
+    raw: NDArray[np.float64], starts: NDArray[np.int64], right_from: float
+) -> Counter[tuple[int, int]]:
     """How many groups have n judged samples of which c are right."""
     if not len(starts):
         return Counter()
     judged = np.add.reduceat((~np.isnan(raw)).astype(np.int64), starts)
-    right = np.add.reduceat(verdicts(raw).astype(np.int64), starts)
+    right = np.add.reduceat(verdicts(raw, right_from).astype(np.int64), starts)
     pairs, counts = np.unique(np.stack([judged, right]), axis=1, return_counts=True)
     return Counter(
         {(int(n), int(c)): int(count) for n, c, count in zip(*pairs, counts, strict=True) if n}
@@ -159,7 +164,9 @@ def _pass_moments(pairs: Counter[tuple[int, int]], k: int) -> Moments:
     return moments
 
 
-def _votes(buckets: _Buckets, place: int, ks: Sequence[int], num_groups: int) -> dict[int, Moments]:
+def _votes(
+    buckets: _Buckets, place: int, right_from: float, ks: Sequence[int], num_groups: int
+) -> dict[int, Moments]:
     found = {k: Moments() for k in ks}
     limit = min(1.0, _MOST_VOTES / max(num_groups, 1)) * float(2**64 - 1)
     for bucket in buckets:
@@ -172,7 +179,7 @@ def _votes(buckets: _Buckets, place: int, ks: Sequence[int], num_groups: int) ->
                 continue
             rows = slice(start, start + size)
             judged = ~np.isnan(raw[rows])
-            ballot = _ballot(answers[rows][judged], verdicts(raw[rows][judged]))
+            ballot = _ballot(answers[rows][judged], verdicts(raw[rows][judged], right_from))
             n = sum(count for _, count, _ in ballot)
             for k in ks:
                 if n >= k:

@@ -38,15 +38,15 @@ def score_files(
 
     Beside the output stand ``.summary.json`` and, where lines were set aside, ``.rejects.jsonl``.
     Until all is there it is in the folder ``<output>.work``, and a run that was stopped, however
-    it was, goes on from there. A run that was finished before is not repeated; its summary says
-    ``was_finished``. Raises UserError where the output or the folder is another run's and not
-    ``overwrite``, DataError and RewardError.
+    it was, goes on from there. A run that was finished before is not repeated, unless
+    ``overwrite``; its summary says ``was_finished``. Raises UserError where the output or the
+    folder is another run's and not ``overwrite``, DataError and RewardError.
     """
     plugins = Plugins.discover(settings.plugins)
     config = RewardsConfig.model_validate(settings.rewards)
     composer = RewardComposer(config, plugins, evaluation=settings.evaluation)
     mark = json.loads(json.dumps(fingerprint(settings, plugins, config)))
-    if (before := _finished(settings, mark)) is not None:
+    if not overwrite and (before := _finished(settings, mark)) is not None:
         _remove_work(settings.work)
         return {**before, "was_finished": True}
     output = Path(settings.output)

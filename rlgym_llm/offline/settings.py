@@ -61,6 +61,8 @@ class OfflineSettings:
     """Training step that schedules go by."""
     score_column: str = "rlgym"
     accuracy: str | None = None
+    right_from: float = 1.0
+    """Raw score of the accuracy component from which an answer is right: the top of its range."""
     """The component that says right or wrong."""
     on_bad_line: OnBadLine = "set-aside"
     limit: int | None = None

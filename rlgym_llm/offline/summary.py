@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rlgym_llm.intervals import Interval, mean_and_interval
+from rlgym_llm.intervals import Interval, chance_and_interval
 from rlgym_llm.moments import Moments
 from rlgym_llm.offline.groups import Clusters, Groups, measure_groups
 from rlgym_llm.offline.intervals import interval_of
@@ -49,7 +49,7 @@ def summarise(
     """
     records = Records(tuple(components))
     files = RecordFiles(settings.work, num_parts, records)
-    found = tally(files, settings.accuracy)
+    found = tally(files, settings.accuracy, settings.right_from)
     means = {name: part.raw.mean for name, part in found.components.items()}
     groups = measure_groups(
         files,
@@ -57,6 +57,7 @@ def summarise(
         num_rows=found.num_rows,
         means=(found.reward.mean, means),
         accuracy=settings.accuracy,
+        right_from=settings.right_from,
         ks=ks,
         must_be_whole=by_group,
     )
@@ -166,7 +167,7 @@ def _accuracy(settings: OfflineSettings, found: Tallies, groups: Groups) -> dict
 
 def _at_k(by_k: dict[int, Moments]) -> dict[str, Any]:
     return {
-        str(k): {**_interval(mean_and_interval(moments)), "groups": moments.count}
+        str(k): {**_interval(chance_and_interval(moments)), "groups": moments.count}
         for k, moments in by_k.items()
     }
 

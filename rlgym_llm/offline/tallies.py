@@ -70,15 +70,15 @@ class Tallies:
     """Rows drawn evenly: their number, their first byte in the output and their length."""
 
 
-def tally(files: RecordFiles, accuracy: str | None) -> Tallies:
+def tally(files: RecordFiles, accuracy: str | None, right_from: float = 1.0) -> Tallies:
     """Reads the records twice: histograms and correlations need the range and the mean first."""
     found = Tallies(components={name: ComponentTally() for name in files.components})
     place = files.components.index(accuracy) if accuracy in files.components else None
     for block in files:
         _add_moments(found, block, files.components)
         if place is not None:
-            _add_confusion(found, block, place)
-    _add_distributions(found, files, place)
+            _add_confusion(found, block, place, right_from)
+    _add_distributions(found, files, place, right_from)
     return found
 
 
@@ -89,9 +89,9 @@ def histogram(moments: Moments, counts: NDArray[np.int64]) -> dict[str, Any] | N
     return {"low": moments.low, "high": moments.high, "counts": counts.tolist()}
 
 
-def verdicts(raw: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether each score says right: it is above one half."""
-    return np.asarray(raw > 0.5)
+def verdicts(raw: NDArray[np.float64], right_from: float) -> NDArray[np.bool_]:
+    """Whether each score says right; no score does not."""
+    return np.asarray(raw >= right_from)
 
 
 def _add_moments(found: Tallies, block: Block, components: tuple[str, ...]) -> None:
@@ -152,21 +152,23 @@ def _row(block: Block, offsets: NDArray[np.int64], row: int) -> dict[str, Any]:
     }
 
 
-def _add_confusion(found: Tallies, block: Block, place: int) -> None:
+def _add_confusion(found: Tallies, block: Block, place: int, right_from: float) -> None:
     label, raw = block.rows["label"], block.raw(place)
     is_labelled = label >= 0
     if not is_labelled.any():
         return
     counts = found.confusion = found.confusion or Confusion()
     is_judged = is_labelled & ~np.isnan(raw)
-    says, is_right = verdicts(raw), label == 1
+    says, is_right = verdicts(raw, right_from), label == 1
     counts.agree += int((is_judged & (says == is_right)).sum())
     counts.false_positives += int((is_judged & says & ~is_right).sum())
     counts.false_negatives += int((is_judged & ~says & is_right).sum())
     counts.unjudged += int((is_labelled & ~is_judged).sum())
 
 
-def _add_distributions(found: Tallies, files: RecordFiles, accuracy: int | None) -> None:
+def _add_distributions(
+    found: Tallies, files: RecordFiles, accuracy: int | None, right_from: float
+) -> None:
     parts = [found.components[name] for name in files.components]
     binary = [place for place, part in enumerate(parts) if part.raw.count and _is_verdict(part.raw)]
     means = np.array([*(part.raw.mean for part in parts), found.chars.mean])
@@ -185,7 +187,7 @@ def _add_distributions(found: Tallies, files: RecordFiles, accuracy: int | None)
         for row in np.flatnonzero(keys <= np.uint64(limit)):
             length = int(block.rows["length"][row])
             drawn.append((int(keys[row]), block.first_row + int(row), int(offsets[row]), length))
-        rows = np.flatnonzero(_is_disputed(block, binary, accuracy))
+        rows = np.flatnonzero(_is_disputed(block, binary, accuracy, right_from))
         found.num_disputed += len(rows)
         first = rows[np.argsort(keys[rows])][:NUM_DISPUTED]
         disputed += [(int(keys[row]), _row(block, offsets, int(row))) for row in first]
@@ -205,7 +207,9 @@ def _is_verdict(moments: Moments) -> bool:
     )
 
 
-def _is_disputed(block: Block, binary: list[int], accuracy: int | None) -> NDArray[np.bool_]:
+def _is_disputed(
+    block: Block, binary: list[int], accuracy: int | None, right_from: float
+) -> NDArray[np.bool_]:
     """Whether two components of zeros and ones differ, or the verdict and the file's label do."""
     is_disputed = np.zeros(len(block.rows), bool)
     scores = [block.raw(place) for place in binary]
@@ -213,7 +217,8 @@ def _is_disputed(block: Block, binary: list[int], accuracy: int | None) -> NDArr
         is_disputed |= (scores[0] != other) & ~np.isnan(scores[0]) & ~np.isnan(other)
     if accuracy is not None:
         raw, label = block.raw(accuracy), block.rows["label"]
-        is_disputed |= (label >= 0) & ~np.isnan(raw) & (verdicts(raw) != (label == 1))
+        says = verdicts(raw, right_from)
+        is_disputed |= (label >= 0) & ~np.isnan(raw) & (says != (label == 1))
     return is_disputed
 
 

@@ -183,7 +183,7 @@ class ChunkScorer:
         part = card.components.get(name) if name is not None else None
         if part is None:
             return 0
-        if part.raw is not None and part.raw > 0.5:
+        if part.raw is not None and part.raw >= self._settings.right_from:
             return 1  # right answers are all one, however they are written
         if "answer" in part.info:
             answer = part.info.get("answer_form") or part.info["answer"]

@@ -99,11 +99,13 @@ def _adopted(bound: BoundReward, rollout: Rollout, score: Score, seconds: float)
 
 
 def _info(info: Any) -> dict[str, Any]:
+    if type(info) is dict:
+        return info
     if info is None:
         return {}
     if not isinstance(info, Mapping):
         raise TypeError(f"its info is a {type(info).__name__}; it is a mapping")
-    return info if type(info) is dict else dict(info)
+    return dict(info)
 
 
 def _steps(steps: Any, num_chars: int) -> tuple[StepScore, ...]:

@@ -557,6 +557,7 @@ ENDINGS = st.sampled_from(
 
 
 @example("", "\n\\boxed{5}\n$$", 0, 1, "")
+@example("", "\ngold answer \\boxed{5}", 0, 12, "? More.")
 @given(NASTY, ENDINGS, st.integers(0, 3), st.integers(0, 12), st.sampled_from(["", "? More."]))
 def test_a_look_at_the_end_finds_what_the_search_finds(before, ending, start, short, more):
     """With any part of the text copied from the prompt, its last line too."""

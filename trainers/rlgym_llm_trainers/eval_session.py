@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.generate import Generator, SamplingParams
 from rlgym_llm.registry import find_env
 from rlgym_llm.reward_config import build_rewards
+from rlgym_llm.rewards import full_mark
 from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.environments import make_env
@@ -50,8 +50,7 @@ class EvalSession:
     @property
     def right_from(self) -> float:
         """The raw accuracy score from which an answer is right: the highest there is."""
-        highest = self.composer.ranges.get(self.accuracy or "", (0.0, 1.0))[1]
-        return highest if math.isfinite(highest) else 1.0
+        return full_mark(self.composer.ranges.get(self.accuracy or "", (0.0, 1.0)))
 
     def close(self) -> None:
         """Lets go of rewards, environments and the generator."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlgym_llm.counted import counted
 from rlgym_llm.estimators import maj_at_k, pass_at_k
-from rlgym_llm.intervals import Interval, mean_and_interval
+from rlgym_llm.intervals import Interval, chance_and_interval, mean_and_interval
 from rlgym_llm.types import CardStatus, RolloutStatus
 from rlgym_llm_trainers.eval_rows import EvalRow
 
@@ -143,8 +143,7 @@ def _over_tasks(values: Sequence[float]) -> dict[str, Any] | None:
     """The mean of one chance per task; its interval stays within [0, 1]."""
     if not values:
         return None
-    mean, low, high = mean_and_interval(values)
-    return _json(Interval(mean, max(0.0, low), min(1.0, high)), len(values))
+    return _json(chance_and_interval(values), len(values))
 
 
 def _json(interval: Interval, count: int) -> dict[str, Any]:

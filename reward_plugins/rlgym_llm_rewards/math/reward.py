@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from rlgym_llm.inject import prompt_text
 from rlgym_llm.rewards import Reward, RewardContext
 from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.unchecked import unchecked
 from rlgym_llm_rewards.math.batch import verify_many
 from rlgym_llm_rewards.math.policy import Policy
 from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
 
 __all__ = ["Math"]
+
+_score = unchecked(Score)  # millions are made, of a verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,7 @@ class Math(Policy, Reward):
                 info=info,
                 error=f"no verdict on the answer {_short(verdict.answer)}: {verdict.reason}",
             )
-        return Score(name=self.name, value=float(verdict.is_correct), info=info)
+        return _score(self.name, float(verdict.is_correct), ScoreStatus.OK, (), info, None, 0.0)
 
 
 def _short(text: str | None) -> str:
