@@ -3,7 +3,7 @@
     python benchmarks/offline_score.py --data example_model_solutions.jsonl    # on a quiet machine
     python benchmarks/offline_score.py --data example_model_solutions.jsonl --quick
 
-The rows are the handed solutions with ids, questions and texts changed, so that no two completions
+The rows are the given solutions with ids, questions and texts changed, so that no two completions
 are equal; no verdict is remembered from one to the next. *Rows per second* is the slope between
 the short and the long file, with one worker: files read and written, start and end left out.
 *Memory* is the largest sum of the resident sizes of the command and its workers. Then the long file

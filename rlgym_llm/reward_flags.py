@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from rlgym_llm.composition.component import ComponentConfig
 from rlgym_llm.errors import ConfigError, did_you_mean
-from rlgym_llm.yaml_text import load_value
+from rlgym_llm.reward_config import RewardsConfig, read_rewards
+from rlgym_llm.yaml_text import load_value, read_yaml_file
 
-__all__ = ["parse_reward_flag", "read_component", "read_reward_flags", "with_options"]
+__all__ = [
+    "parse_reward_flag",
+    "read_component",
+    "read_reward_flags",
+    "read_rewards_file",
+    "with_options",
+]
 
 
 def parse_reward_flag(flag: str) -> tuple[str, ComponentConfig]:
@@ -53,6 +61,20 @@ def read_reward_flags(flags: Sequence[str]) -> dict[str, ComponentConfig]:
             )
         found[name], spellings[name] = component, flag
     return found
+
+
+def read_rewards_file(path: str | Path) -> RewardsConfig:
+    """The section of a YAML file; of one with a key ``rewards``, as a run's ``config.yaml``, that.
+
+    Raises ConfigError where the file cannot be read or is wrong.
+    """
+    found = read_yaml_file(str(path))
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{path}: a rewards file holds a mapping, such as 'math: 1.0'")
+    section = found.get("rewards", found)
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"{path}: its key 'rewards' holds no mapping, such as 'math: 1.0'")
+    return read_rewards(section)
 
 
 def with_options(

@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: the handed cases, loaded by id."""
+"""Fixtures that every test may use: the labelled cases, loaded by id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA_VARIABLE = "RLGYM_LLM_TEST_DATA"
 
 @pytest.fixture(scope="session")
 def test_data() -> Path:
-    """The folder of the handed cases; the test is skipped, by name, where it is not given."""
+    """The folder of the labelled cases; the test is skipped, by name, where it is not given."""
     folder = os.environ.get(DATA_VARIABLE)
     if not folder:
         pytest.skip(f"{DATA_VARIABLE} is not set")

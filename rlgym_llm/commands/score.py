@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -24,9 +24,8 @@ from rlgym_llm.offline.summary import Summary, exit_code
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import find_env
 from rlgym_llm.reward_config import RewardsConfig, build_rewards, read_rewards
-from rlgym_llm.reward_flags import read_reward_flags, with_options
+from rlgym_llm.reward_flags import read_reward_flags, read_rewards_file, with_options
 from rlgym_llm.rewards import full_mark
-from rlgym_llm.yaml_text import read_yaml_file
 
 __all__ = ["main", "script"]
 
@@ -183,15 +182,13 @@ def _parser() -> Any:
 
 def _rewards(options: argparse.Namespace, plugins: Plugins) -> tuple[RewardsConfig, str | None]:
     """The configuration that the flags describe, and the component that says right or wrong."""
-    data: dict[str, Any] = {}
-    accuracy = None
+    config, accuracy = RewardsConfig(), None
     if options.env is not None:
         env = plugins.load(find_env(options.env, plugins))
-        data = _section(env.default_rewards)
+        config = read_rewards(env.default_rewards)
         accuracy = env.accuracy
     if options.rewards is not None:
-        data = _section(read_yaml_file(options.rewards))
-    config = read_rewards(data)
+        config = read_rewards_file(options.rewards)
     components = dict(config.components)
     components.update(read_reward_flags(options.reward))
     if not components:
@@ -211,15 +208,6 @@ def _rewards(options: argparse.Namespace, plugins: Plugins) -> tuple[RewardsConf
         verdicts = (n for n, c in components.items() if c.reward in _VERDICTS)
         accuracy = next(verdicts, None)
     return config, accuracy
-
-
-def _section(data: Any) -> dict[str, Any]:
-    if isinstance(data, RewardsConfig):
-        return data.model_dump(exclude_none=True)
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"a rewards section is a mapping, not {type(data).__name__}")
-    inner = data.get("rewards", data) if set(data) == {"rewards"} else data
-    return dict(inner)
 
 
 def _num_cores() -> int:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rlgym_llm.compose import RewardComposer
-from rlgym_llm.errors import ConfigError, RewardError
+from rlgym_llm.errors import RewardError
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig, build_rewards, read_rewards
-from rlgym_llm.reward_flags import read_reward_flags
+from rlgym_llm.reward_flags import read_reward_flags, read_rewards_file
 from rlgym_llm.types import Rollout, ScoreCard
-from rlgym_llm.yaml_text import read_yaml_file
 
 __all__ = ["RewardsLike", "SharedComposer", "answer_text", "number_of", "rewards_config"]
 
@@ -36,10 +35,7 @@ def rewards_config(rewards: RewardsLike) -> RewardsConfig:
     if isinstance(rewards, Path) or (
         isinstance(rewards, str) and rewards.endswith((".yaml", ".yml"))
     ):
-        found = read_yaml_file(str(rewards))
-        if not isinstance(found, Mapping):
-            raise ConfigError(f"{rewards}: a rewards file holds a mapping, such as 'math: 1.0'")
-        return read_rewards(found.get("rewards", found))
+        return read_rewards_file(rewards)
     if isinstance(rewards, str):
         rewards = [rewards]
     if isinstance(rewards, RewardsConfig | Mapping):

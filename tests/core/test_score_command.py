@@ -65,7 +65,7 @@ def strip_times(summary: dict[str, Any]) -> dict[str, Any]:
 # -- the straight path ---------------------------------------------------------------------------
 
 
-def test_every_handed_label_is_matched_in_one_command(
+def test_every_label_is_matched_in_one_command(
     test_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = test_data / "data/gsm8k/example_model_solutions.jsonl"
@@ -178,6 +178,14 @@ def test_rewards_files_gates_evaluation_weights_and_steps(tmp_path: Path) -> Non
         cards = [row["rlgym"] for row in read_rows(tmp_path / "o.jsonl")]
         assert [card["reward"] for card in cards] == [right, wrong]
         assert cards[1]["components"]["short"]["status"] == "skipped"
+
+
+def test_a_runs_own_configuration_is_a_rewards_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("trainer: {seed: 0}\nrewards: {exact_match: 2.0}\n")
+    source = write_rows(tmp_path / "in.jsonl", [plain(1, "4")])
+    out = tmp_path / "o.jsonl"
+    assert score(source, "--rewards", tmp_path / "config.yaml", "-o", out) == 0
+    assert read_rows(out)[0]["rlgym"]["reward"] == 2.0
 
 
 def test_groups_reach_a_reward_whole_or_not_at_all(
