@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rlgym_llm.composition.card import FAILED, Term, compose
+from rlgym_llm.composition.coverage import matches
 from rlgym_llm.composition.error_watch import ErrorWatch
 from rlgym_llm.composition.order import check_dependencies, scoring_levels
 from rlgym_llm.composition.transform import compile_transforms
@@ -226,7 +227,7 @@ class RewardComposer:
         spared: dict[int, Score] = {}
         if component.when or gates:
             for index, rollout in enumerate(rollouts):
-                if not _matches(component.when, rollout):
+                if component.when and not matches(component.when, sample_columns(rollout)):
                     status = ScoreStatus.NOT_APPLICABLE
                     spared[index] = Score(name=name, value=None, status=status)
                 elif any(
@@ -275,17 +276,6 @@ def _failed_rollout(rollout: Rollout) -> ScoreCard:
         status=CardStatus.FAILED_ROLLOUT,
         components={},
         error=rollout.error or f"rollout {rollout.id!r} ended with status {rollout.status}",
-    )
-
-
-def _matches(when: Mapping[str, Any], rollout: Rollout) -> bool:
-    """Whether the row has every column that ``when`` asks for, with one of its values."""
-    if not when:
-        return True
-    columns = sample_columns(rollout)
-    return all(
-        columns.get(column) in (wanted if isinstance(wanted, list | tuple) else (wanted,))
-        for column, wanted in when.items()
     )
 
 

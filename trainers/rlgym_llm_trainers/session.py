@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rlgym_llm.batch_arithmetic import plan_batches
 from rlgym_llm.compose import RewardComposer
+from rlgym_llm.composition.coverage import check_coverage
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.env import TextEnv
 from rlgym_llm.env_pool import EnvPool
@@ -117,6 +118,7 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     view.phase("reading tasks")
     train_tasks = fitting_tasks(config, train_env.tasks, generator, view.note) if train_env else ()
     val_tasks = validation_tasks(config, val_env, generator, view.note) if val_env else ()
+    check_coverage(rewards, (*train_tasks, *val_tasks))
     plan = plan_batches(config, num_prompts=len(train_tasks) if trains else None)
 
     needs_reference = config.actor.use_kl_loss or config.algorithm.use_kl_in_reward
