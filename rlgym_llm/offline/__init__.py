@@ -1,1 +1,8 @@
-"""Offline scoring: rows of files in, the same rows with their scores out, by the one composer."""
+"""Offline scoring: rewards on files of any size, as a stream.
+
+    command -> score_files: file -> Chunk (about 1 MiB of lines) -> worker, one of several processes
+                                                                        |
+        Unit (rows scored in one call) -> composer -> cards -> lines and fixed-size records
+                                                                        |
+    summary <- records of all parts <- Part (what came of a chunk, with a journal) -> output
+"""

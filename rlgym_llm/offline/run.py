@@ -1,4 +1,4 @@
-"""A scoring run from end to end: chunks to workers, parts to the output."""
+"""The chunks of a run, shared out over the workers: what is next, what is done, what failed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 from rlgym_llm.layouts.layout import Layout
 from rlgym_llm.offline.chunks import Chunk, jsonl_chunks
+from rlgym_llm.offline.early_workers import EarlyWorkers
 from rlgym_llm.offline.isolate import score_chunk
 from rlgym_llm.offline.lines import BadRowError, parse_row
 from rlgym_llm.offline.parquet_input import parquet_chunks, piece_path
 from rlgym_llm.offline.part import finished_parts
 from rlgym_llm.offline.samples import group_of
 from rlgym_llm.offline.settings import OfflineSettings
-from rlgym_llm.sandbox import LONGEST_S, Sandbox
 
 __all__ = ["Progress", "plan", "score_chunks"]
 
@@ -62,8 +62,8 @@ def plan(settings: OfflineSettings, done: set[str], *, by_group: bool) -> Iterat
 def score_chunks(
     settings: OfflineSettings,
     components: list[str],
+    workers: EarlyWorkers,
     *,
-    num_workers: int,
     by_group: bool,
     progress: Progress,
 ) -> int:
@@ -73,21 +73,10 @@ def score_chunks(
     """
     done = finished_parts(settings.work)
     folder = os.getcwd()
-    path = (settings.work / "settings.json").absolute()
-    path.write_text(replace(settings, folder=folder).to_json())
+    workers.begin(replace(settings, folder=folder).to_json())
     chunks = _Shared(plan(settings, done, by_group=by_group))
     lock = threading.Lock()
-    sandbox = Sandbox(
-        "rlgym_llm.offline.worker:open_scorer",
-        factory_argument=str(path),
-        num_workers=num_workers,
-        deadline_s=settings.timeout_s,
-        memory_mb=settings.memory_mb,
-        memory="auto",
-        start_deadline_s=LONGEST_S,
-        folder=folder,
-        max_calls=1 << 40,
-    )
+    sandbox = workers.sandbox
 
     def work() -> None:
         for chunk in chunks:
@@ -102,8 +91,8 @@ def score_chunks(
                 return
             chunks.finish(chunk)
 
-    with closing(sandbox), ThreadPoolExecutor(num_workers) as threads:
-        for _ in range(num_workers):
+    with closing(sandbox), ThreadPoolExecutor(workers.num_workers) as threads:
+        for _ in range(workers.num_workers):
             threads.submit(work)
         try:
             error = chunks.wait()

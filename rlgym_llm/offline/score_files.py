@@ -13,6 +13,7 @@ from typing import Any
 
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.errors import UserError
+from rlgym_llm.offline.early_workers import EarlyWorkers
 from rlgym_llm.offline.manifest import check_same, fingerprint, read_manifest, write_manifest
 from rlgym_llm.offline.merge import join_files, part_names, write_rejects
 from rlgym_llm.offline.parquet_output import write_output
@@ -28,8 +29,8 @@ __all__ = ["score_files"]
 
 def score_files(
     settings: OfflineSettings,
+    workers: EarlyWorkers,
     *,
-    num_workers: int,
     ks: Sequence[int] | None = None,
     overwrite: bool = False,
     progress: Progress = lambda chunk: None,
@@ -59,7 +60,7 @@ def score_files(
         num_parts = score_chunks(
             settings,
             list(config.components),
-            num_workers=num_workers,
+            workers,
             by_group=composer.needs_groups,
             progress=progress,
         )

@@ -33,8 +33,10 @@ _CAREFUL_ROWS = 128
 
 def open_scorer(settings_path: str, take: Callable[[], None]) -> ChunkScorer:
     """What a worker of the sandbox makes once: the composer, set up, and all around it."""
-    settings = OfflineSettings.from_json(Path(settings_path).read_text())
-    return ChunkScorer(settings, take)
+    path = Path(settings_path)
+    while not path.exists():  # this worker was early; where the command ends, so does it
+        time.sleep(0.005)
+    return ChunkScorer(OfflineSettings.from_json(path.read_text()), take)
 
 
 class ChunkScorer:

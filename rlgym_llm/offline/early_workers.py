@@ -1,0 +1,69 @@
+"""Workers that get ready while the command still reads what it is asked to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rlgym_llm.errors import RlgymError
+from rlgym_llm.sandbox import LONGEST_S, Sandbox
+
+__all__ = ["EarlyWorkers"]
+
+
+class EarlyWorkers:
+    """A sandbox of chunk scorers; a context manager that ends them.
+
+    What a worker imports takes most of a short run's time, and it is known before anything else
+    is: so they start at once, and wait for the settings, which `begin` gives them.
+    """
+
+    def __init__(self, *, num_workers: int, timeout_s: float, memory_mb: int | None) -> None:
+        self.num_workers = num_workers
+        self._folder = Path(tempfile.mkdtemp(prefix="rlgym-score-"))
+        self._settings = self._folder / "settings.json"
+        self.sandbox = Sandbox(
+            "rlgym_llm.offline.worker:open_scorer",
+            factory_argument=str(self._settings),
+            num_workers=num_workers,
+            deadline_s=timeout_s,
+            memory_mb=memory_mb,
+            memory="auto",
+            start_deadline_s=LONGEST_S,
+            folder=os.getcwd(),
+            max_calls=1 << 40,
+        )
+        threading.Thread(target=self._warm, daemon=True).start()
+
+    def begin(self, settings: str) -> None:
+        """Gives the workers the settings that they wait for, as JSON."""
+        draft = self._folder / "settings.tmp"
+        draft.write_text(settings)
+        draft.replace(self._settings)
+
+    def close(self) -> None:
+        """Ends the workers; safe to call twice."""
+        self.sandbox.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _warm(self) -> None:
+        # One that does not start says so again to whoever calls it.
+        with contextlib.suppress(RlgymError):
+            self.sandbox.warm()
