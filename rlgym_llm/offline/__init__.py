@@ -1,8 +1,8 @@
 """Offline scoring: rewards on files of any size, as a stream.
 
-    command -> score_files: file -> Chunk (about 1 MiB of lines) -> worker, one of several processes
-                                                                        |
-        Unit (rows scored in one call) -> composer -> cards -> lines and fixed-size records
-                                                                        |
-    summary <- records of all parts <- Part (what came of a chunk, with a journal) -> output
+The way of a row: `command` and `score_files` cut each file into chunks of about 1 MiB (`chunks`),
+which `run` shares out over worker processes. A `worker` reads a chunk's lines, turns them into
+samples and rollouts (`samples`, `rollouts`), scores units of some hundred with the composer of
+training, and writes lines and records of fixed size into the chunk's `part`, which keeps a journal.
+In the end `merge` joins the parts' lines into the output and `summary` reads their records.
 """
