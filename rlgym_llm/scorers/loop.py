@@ -77,3 +77,11 @@ class LoopThread:
                 with contextlib.suppress(BaseException):  # which its task has kept
                     self._loop.run_forever()
             self._is_ending = True
+            with contextlib.suppress(BaseException):
+                runner.run(_settle())
+
+
+async def _settle() -> None:
+    """A few rounds for what was closed last: a connection lets go of its socket only then."""
+    for _ in range(10):
+        await asyncio.sleep(0.001)

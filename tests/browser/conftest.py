@@ -17,9 +17,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "browser: drives a real browser")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A running browser; the tests are skipped, by name, where there is none."""
+    """A running browser; the tests are skipped, by name, where there is none.
+
+    Closed with its module: playwright's event loop runs in this thread until then, and
+    `asyncio.run` in the tests of other folders would be refused.
+    """
     sync_api = pytest.importorskip("playwright.sync_api")
     program = os.environ.get(BROWSER_VARIABLE) or next(
         filter(None, map(shutil.which, BROWSERS)), ""

@@ -366,7 +366,7 @@ def configs(draw: st.DrawFn) -> TrainConfig:
                 | st.fixed_dictionaries(
                     {
                         "components": st.dictionaries(
-                            names,
+                            names.filter(lambda name: name == name.strip() and "." not in name),
                             st.fixed_dictionaries(
                                 {
                                     "reward": names,

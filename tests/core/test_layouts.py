@@ -13,8 +13,8 @@ from rlgym_llm import (
     Task,
     Turn,
     UnknownNameError,
-    layouts,
 )
+from rlgym_llm.layouts import layout as layout_module
 from rlgym_llm.layouts.layout import FIELDS, Layout, recognise
 from rlgym_llm.store import RolloutRecord, encode_record
 
@@ -107,7 +107,7 @@ class TestPlain:
         assert layout.to_samples(other)[0].group != sample.group
 
     def test_every_field_is_a_field_of_a_layout_and_has_usual_names(self):
-        assert set(layouts._SYNONYMS) == set(FIELDS) < set(Layout.__dataclass_fields__)
+        assert set(layout_module._SYNONYMS) == set(FIELDS) < set(Layout.__dataclass_fields__)
 
     def test_layouts_travel_to_workers(self):
         layout = recognise([{"prompt": "q", "completion": "c"}], needs=("completion", "prompt"))
