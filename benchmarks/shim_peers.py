@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
+
+from peer_environment import InstallError, peer_environment
 
 ROOT = Path(__file__).absolute().parents[1]
 TORCH = "torch==2.13.0"
@@ -26,18 +26,10 @@ PEERS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 def make_environment(folder: Path, name: str) -> Path:
     """The interpreter of the environment ``folder/name``, made now if it is not there."""
-    home = folder.absolute() / name
-    python = home / "bin" / "python"
-    if python.exists():
-        return python
-    venv.create(home, with_pip=True)
-    for requirements in (*PEERS[name], ("--editable", str(ROOT))):
-        command = [str(python), "-m", "pip", "install", "--quiet", *requirements]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            shutil.rmtree(home)
-            raise SystemExit(f"{name} does not install:\n{done.stderr}")
-    return python
+    try:
+        return peer_environment(folder / name, (*PEERS[name], ("--editable", str(ROOT))))
+    except InstallError as failure:
+        raise SystemExit(f"{name} does not install:\n{failure}") from None
 
 
 def run_inside(name: str, script: str) -> int:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
 from typing import IO
+
+from peer_environment import InstallError, peer_environment
 
 MATH_VERIFY = "math-verify[antlr4_13_2]==0.9.0"
 PEERS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -34,18 +34,10 @@ class SideError(Exception):
 
 def make_peer(folder: Path, name: str) -> Path:
     """The interpreter of the peer's environment ``folder/name``, made now if it is not there."""
-    home = folder.absolute() / name
-    python = home / "bin" / "python"
-    if python.exists():
-        return python
-    venv.create(home, with_pip=True)
-    for requirements in PEERS[name]:
-        command = [str(python), "-m", "pip", "install", "--quiet", *requirements]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            shutil.rmtree(home)
-            raise SideError(f"{name} does not install: {_cause(done.stderr)}")
-    return python
+    try:
+        return peer_environment(folder / name, PEERS[name])
+    except InstallError as failure:
+        raise SideError(f"{name} does not install: {_cause(str(failure))}") from None
 
 
 @dataclass(frozen=True, slots=True)

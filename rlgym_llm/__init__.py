@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rlgym_llm.plugins import Plugins
     from rlgym_llm.registry import make, register_envs
     from rlgym_llm.rewards import Reward, RewardContext, reward
+    from rlgym_llm.scores import CardStatus, Component, Score, ScoreCard, ScoreStatus, StepScore
     from rlgym_llm.specs import (
         AdvantageSpec,
         CommandSpec,
@@ -50,19 +51,13 @@ if TYPE_CHECKING:
     )
     from rlgym_llm.types import (
         Action,
-        CardStatus,
         Completion,
-        Component,
         FinishReason,
         Message,
         Prompt,
         Rollout,
         RolloutGroup,
         RolloutStatus,
-        Score,
-        ScoreCard,
-        ScoreStatus,
-        StepScore,
         Task,
         Turn,
     )
@@ -143,11 +138,12 @@ _NAMES_BY_MODULE = {
     "plugins": "Plugins",
     "registry": "make register_envs",
     "rewards": "Reward RewardContext reward",
+    "scores": "CardStatus Component Score ScoreCard ScoreStatus StepScore",
     "specs": "AdvantageSpec CommandSpec EnvSpec GeneratorSpec Kind PolicyLossSpec RewardSpec "
     "RowSourceSpec Spec",
     "tasks": "GeneratorTasks JsonlTasks ListTasks ParquetTasks TaskSource",
-    "types": "Action CardStatus Completion Component FinishReason Message Prompt Rollout "
-    "RolloutGroup RolloutStatus Score ScoreCard ScoreStatus StepScore Task Turn",
+    "types": "Action Completion FinishReason Message Prompt Rollout "
+    "RolloutGroup RolloutStatus Task Turn",
 }
 _MODULES = {
     name: f"{__name__}.{module}"

@@ -12,8 +12,9 @@ from typing import Any
 from rlgym_llm.errors import RewardError
 from rlgym_llm.rewards import Reward, RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
+from rlgym_llm.scores import FAILED, Score
 from rlgym_llm.specs import Spec
-from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 __all__ = ["check_reward", "probe_rollouts", "rollout_of"]
 
@@ -151,7 +152,7 @@ def _check_verdicts(reward: Reward, right: str | None, wrong: str | None) -> Non
 
 
 def _check_score(reward: Reward, rollout: Rollout, score: Score) -> None:
-    if score.status in (ScoreStatus.ERROR, ScoreStatus.TIMEOUT):
+    if score.status in FAILED:
         raise _broken(reward, f"it fails: {score.error}")
     low, high = reward.range
     if score.value is not None and not low <= score.value <= high:

@@ -7,25 +7,18 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from rlgym_llm.composition.card import FAILED, Term, compose
+from rlgym_llm.composition.card import Term, compose
 from rlgym_llm.composition.coverage import matches
 from rlgym_llm.composition.error_watch import ErrorWatch
-from rlgym_llm.composition.order import check_dependencies, scoring_levels
+from rlgym_llm.composition.order import check_dependencies, readers_of, scoring_levels
 from rlgym_llm.composition.transform import compile_transforms
 from rlgym_llm.errors import ConfigError, RewardError
 from rlgym_llm.inject import sample_columns
 from rlgym_llm.reward_config import Composition, RewardsConfig, build_rewards, read_rewards
 from rlgym_llm.rewards import Reward, RewardContext, RewardPlugins
 from rlgym_llm.scorers.scorer import Pending, Scorer, make_scorer, reward_source
-from rlgym_llm.types import (
-    CardStatus,
-    FinishReason,
-    Rollout,
-    RolloutStatus,
-    Score,
-    ScoreCard,
-    ScoreStatus,
-)
+from rlgym_llm.scores import FAILED, CardStatus, Score, ScoreCard, ScoreStatus
+from rlgym_llm.types import FinishReason, Rollout, RolloutStatus
 
 __all__ = ["RewardComposer", "is_truncated"]
 
@@ -72,7 +65,8 @@ class RewardComposer:
         order = scoring_levels({n: c.depends_on for n, c in config.components.items()})
         self._order = [name for level in order for name in level]
         self._is_in_order = self._order == list(config.components)
-        self._terms: tuple[int | None, dict[str, Term]] = (None, self._terms_at(None))
+        self._step: int | None = None
+        self._terms = self._terms_at(None)
         self._has_switch = any(
             c.combine is not None and c.combine.switch is not None
             for c in config.components.values()
@@ -154,8 +148,8 @@ class RewardComposer:
         scores failed (``max_error_rate``), or at the first failure under ``on_error: raise``.
         """
         self.setup()
-        if step != self._terms[0]:
-            self._terms = (step, self._terms_at(step))
+        if step != self._step:
+            self._step, self._terms = step, self._terms_at(step)
         sound = [rollout for rollout in rollouts if rollout.status is RolloutStatus.OK]
         scores = self._score(sound, replace(self._context, step=step))
         columns = list(scores.values())
@@ -167,7 +161,7 @@ class RewardComposer:
             for rollout in rollouts
         ]
         self._plugins.scored(cards)
-        weighted = {n: found for n, found in scores.items() if self._terms[1][n].weight}
+        weighted = {n: found for n, found in scores.items() if self._terms[n].weight}
         self._errors.watch(weighted)
         return cards
 
@@ -257,7 +251,7 @@ class RewardComposer:
         card = compose(
             rollout.id,
             scores,
-            self._terms[1],
+            self._terms,
             clip=self.config.clip,
             on_error=self.config.on_error,
             truncated=self.config.on_truncated if is_truncated(rollout) else "keep",
@@ -291,8 +285,6 @@ def _reads(config: RewardsConfig, rewards: Mapping[str, Reward]) -> dict[str, tu
         reads[name] = (*reads[name], *reward.uses)
     check_dependencies(reads)
     wide = {name for name, reward in rewards.items() if reward.scope != "sample"}
-    after_wide = set(wide)
-    while grown := {n for n, o in reads.items() if after_wide & set(o)} - after_wide:
-        after_wide |= grown
-    samples = tuple(name for name in rewards if name not in after_wide)
+    later = wide | readers_of(wide, reads)
+    samples = tuple(name for name in rewards if name not in later)
     return {name: (*o, *samples) if name in wide else o for name, o in reads.items()}

@@ -15,19 +15,10 @@ from rlgym_llm.compose import RewardComposer
 from rlgym_llm.errors import UserError, did_you_mean
 from rlgym_llm.reward_config import RewardsConfig, read_rewards
 from rlgym_llm.rewards import RewardPlugins
+from rlgym_llm.scores import ScoreCard
 from rlgym_llm.spaces import Conversation, UnicodeText
 from rlgym_llm.tasks import TaskSource
-from rlgym_llm.types import (
-    Action,
-    Completion,
-    FinishReason,
-    Message,
-    Prompt,
-    Rollout,
-    ScoreCard,
-    Task,
-    Turn,
-)
+from rlgym_llm.types import Action, Completion, FinishReason, Message, Prompt, Rollout, Task, Turn
 
 __all__ = ["TextEnv", "TurnOutcome"]
 

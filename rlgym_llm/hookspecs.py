@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pluggy
 
+from rlgym_llm.scores import ScoreCard
 from rlgym_llm.specs import Kind, Spec
-from rlgym_llm.types import ScoreCard
 
 __all__ = ["PROJECT_NAME", "hookimpl", "hookspec"]
 

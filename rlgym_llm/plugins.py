@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from rlgym_llm.errors import PluginError, UnknownNameError
 from rlgym_llm.plugin_loader import LoadedPlugin, load_plugins, spec_key
 from rlgym_llm.plugin_sources import PluginRecord
+from rlgym_llm.scores import ScoreCard
 from rlgym_llm.specs import (
     AdvantageSpec,
     CommandSpec,
@@ -21,7 +22,6 @@ from rlgym_llm.specs import (
     RowSourceSpec,
     Spec,
 )
-from rlgym_llm.types import ScoreCard
 
 __all__ = ["PluginRecord", "Plugins"]
 

@@ -13,8 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from rlgym_llm.errors import ConfigError, PluginError, UserError, did_you_mean
 from rlgym_llm.inject import Injection
+from rlgym_llm.scores import Score, ScoreCard
 from rlgym_llm.specs import Kind, Spec
-from rlgym_llm.types import Rollout, RolloutGroup, Score, ScoreCard
+from rlgym_llm.types import Rollout, RolloutGroup
 
 __all__ = [
     "Backend",

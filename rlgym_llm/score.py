@@ -19,7 +19,8 @@ from rlgym_llm.scorers.call import (
 )
 from rlgym_llm.scorers.failed_score import describe, failed_score, failed_scores
 from rlgym_llm.scorers.read_score import WrongListError, listed, read_score
-from rlgym_llm.types import Rollout, RolloutGroup, Score
+from rlgym_llm.scores import Score
+from rlgym_llm.types import Rollout, RolloutGroup
 
 __all__ = [
     "check_needs",

@@ -16,18 +16,8 @@ from typing import Any, Self
 
 from rlgym_llm.errors import DataError
 from rlgym_llm.rows.json_text import to_json_line
-from rlgym_llm.types import (
-    SCHEMA_VERSION,
-    Completion,
-    Component,
-    Message,
-    Prompt,
-    Rollout,
-    ScoreCard,
-    StepScore,
-    Task,
-    Turn,
-)
+from rlgym_llm.scores import Component, ScoreCard, StepScore
+from rlgym_llm.types import SCHEMA_VERSION, Completion, Message, Prompt, Rollout, Task, Turn
 
 __all__ = [
     "RolloutRecord",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rlgym_llm.check_reward import rollout_of
 from rlgym_llm.rewards import Reward, RewardContext
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.types import Score, ScoreStatus
+from rlgym_llm.scores import FAILED, Score
 
 __all__ = ["Attack", "Finding", "StressReport", "attacks", "stress_reward"]
 
@@ -159,7 +159,7 @@ def _finding(
     paid = [(score.value, text) for score, text in pairs if score.value is not None]
     value, text = max(paid, key=lambda pair: pair[0], default=(None, attack.texts[0]))
     slowest = max(score.seconds for score in scores)
-    failed = next((s for s in scores if s.status in (ScoreStatus.ERROR, ScoreStatus.TIMEOUT)), None)
+    failed = next((s for s in scores if s.status in FAILED), None)
     problem = None
     if failed is not None:
         problem = f"fails: {failed.error}"

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from rlgym_llm.rewards import Granularity, Reward, RewardContext
-from rlgym_llm.types import Rollout, Score, StepScore
+from rlgym_llm.scores import Score, StepScore
+from rlgym_llm.types import Rollout
 
 __all__ = ["Env"]
 

@@ -9,7 +9,8 @@ from typing import Literal
 
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import Reward, RewardContext
-from rlgym_llm.types import Rollout, Score
+from rlgym_llm.scores import Score
+from rlgym_llm.types import Rollout
 
 __all__ = ["ExactMatch"]
 

@@ -8,7 +8,8 @@ from typing import Literal
 
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import Reward, RewardContext
-from rlgym_llm.types import Rollout, Score
+from rlgym_llm.scores import Score
+from rlgym_llm.types import Rollout
 from rlgym_llm_rewards.format_demands import Demand, box_demands, hash_demands, tag_demands
 
 __all__ = ["Format"]

@@ -11,8 +11,9 @@ from typing import Any
 
 from rlgym_llm.errors import UserError
 from rlgym_llm.rewards import FunctionReward, RawScore, RewardContext
+from rlgym_llm.scores import Score
 from rlgym_llm.shims.shared_composer import answer_text
-from rlgym_llm.types import Rollout, Score, Task
+from rlgym_llm.types import Rollout, Task
 from rlgym_llm_rewards.returned_numbers import returned_number, returned_sequence
 from rlgym_llm_rewards.user_function import load_function
 

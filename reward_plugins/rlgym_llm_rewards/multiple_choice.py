@@ -12,7 +12,8 @@ from pydantic import Field
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.inject import prompt_text
 from rlgym_llm.rewards import Reward, RewardContext
-from rlgym_llm.types import Rollout, Score, ScoreStatus, Task
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Rollout, Task
 from rlgym_llm_rewards.choice_list import ChoiceList, choice_list, repeated_text
 from rlgym_llm_rewards.math.extraction.denial import is_denied
 from rlgym_llm_rewards.math.extraction.extract import extract

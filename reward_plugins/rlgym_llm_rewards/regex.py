@@ -12,7 +12,8 @@ from pydantic import Field
 
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import Reward, RewardContext
-from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Rollout
 
 __all__ = ["Regex"]
 

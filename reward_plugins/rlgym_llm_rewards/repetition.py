@@ -11,7 +11,8 @@ import regex
 from pydantic import Field
 
 from rlgym_llm.rewards import Reward, RewardContext
-from rlgym_llm.types import Completion, Rollout, Score
+from rlgym_llm.scores import Score
+from rlgym_llm.types import Completion, Rollout
 
 __all__ = ["Repetition", "count_ngrams", "words"]
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rlgym_llm.errors import UserError
 from rlgym_llm.rewards import RawScore, Reward, RewardContext
-from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Rollout
 from rlgym_llm_rewards.pretrained import DType, Pretrained, check_template, load_pretrained
 
 if TYPE_CHECKING:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, get_args
 
 from rlgym_llm.cli import guarded, plugin_parser
+from rlgym_llm.cores import num_cores
 from rlgym_llm.layouts.samples import FIELDS, LayoutName
 from rlgym_llm.offline.early_workers import EarlyWorkers
 
@@ -34,13 +35,13 @@ def main(argv: Sequence[str]) -> int:
     """Scores the files and prints what it came to; raises UserError, DataError or RewardError."""
     options = _parser().parse_intermixed_args(argv)
     early = EarlyWorkers(
-        num_workers=options.workers or _num_cores(),
+        num_workers=options.workers or num_cores(),
         timeout_s=options.timeout,
         memory_mb=options.memory or None,
     )
-    with early as workers:
+    with closing(early) as workers:
         # Imported beside the workers, which import the same.
-        from rlgym_llm.offline.command import run
+        from rlgym_llm.commands.score_run import run
 
         return run(options, workers)
 
@@ -95,12 +96,6 @@ def _parser() -> Any:
     run.add_argument("--report", metavar="FILE", help="write an HTML report")
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     return parser
-
-
-def _num_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _count(text: str) -> int:

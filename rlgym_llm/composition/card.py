@@ -11,13 +11,10 @@ from rlgym_llm.composition.combine import Combine, combined
 from rlgym_llm.composition.gate import Gate
 from rlgym_llm.errors import RewardError
 from rlgym_llm.reward_config import Const, Soft
-from rlgym_llm.types import CardStatus, Component, Score, ScoreCard, ScoreStatus
+from rlgym_llm.scores import FAILED, CardStatus, Component, Score, ScoreCard, ScoreStatus
 from rlgym_llm.unchecked import unchecked
 
-__all__ = ["FAILED", "OnError", "OnTruncated", "Term", "compose"]
-
-FAILED = (ScoreStatus.ERROR, ScoreStatus.TIMEOUT)
-"""Statuses of a score that was wanted and did not come."""
+__all__ = ["OnError", "OnTruncated", "Term", "compose"]
 
 # Millions are made, of values that a Score and the lines below have checked.
 _component_of, _card = unchecked(Component), unchecked(ScoreCard)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 
-from rlgym_llm.composition.card import FAILED
 from rlgym_llm.errors import RewardError
-from rlgym_llm.types import Score
+from rlgym_llm.scores import FAILED, Score
 
 __all__ = ["ErrorWatch"]
 

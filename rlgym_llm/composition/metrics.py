@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlgym_llm.composition.card import FAILED
-from rlgym_llm.types import CardStatus, ScoreCard
+from rlgym_llm.scores import FAILED, CardStatus, ScoreCard
 
 __all__ = ["scoring_metrics"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from rlgym_llm.errors import ConfigError, did_you_mean
 
-__all__ = ["check_dependencies", "scoring_levels"]
+__all__ = ["check_dependencies", "readers_of", "scoring_levels"]
 
 
 def check_dependencies(reads: Mapping[str, Sequence[str]]) -> None:
@@ -40,3 +40,17 @@ def scoring_levels(reads: Mapping[str, Sequence[str]]) -> list[list[str]]:
     for name in reads:
         levels[depth[name]].append(name)
     return levels
+
+
+def readers_of(names: Collection[str], reads: Mapping[str, Sequence[str]]) -> set[str]:
+    """Components that read one of ``names``, themselves or through others.
+
+    >>> sorted(readers_of({"a"}, {"a": [], "b": ["a"], "c": ["b"], "d": []}))
+    ['b', 'c']
+    """
+    found: set[str] = set()
+    for level in scoring_levels(reads):
+        for name in level:
+            if any(other in names or other in found for other in reads[name]):
+                found.add(name)
+    return found

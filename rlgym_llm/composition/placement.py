@@ -8,7 +8,8 @@ import math
 from collections.abc import Mapping
 
 from rlgym_llm.composition.component import ComponentConfig
-from rlgym_llm.types import Component, Rollout, ScoreCard
+from rlgym_llm.scores import Component, ScoreCard
+from rlgym_llm.types import Rollout
 
 __all__ = ["token_rewards"]
 

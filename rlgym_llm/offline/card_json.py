@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rlgym_llm.plain import info_text
-from rlgym_llm.types import SCHEMA_VERSION, Component, ScoreCard
+from rlgym_llm.scores import Component, ScoreCard
+from rlgym_llm.types import SCHEMA_VERSION
 
 __all__ = ["card_json", "splicer"]
 

@@ -8,8 +8,6 @@ import shutil
 import tempfile
 import threading
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.sandbox import LONGEST_S, Sandbox
@@ -18,7 +16,7 @@ __all__ = ["EarlyWorkers"]
 
 
 class EarlyWorkers:
-    """A sandbox of chunk scorers; a context manager that ends them.
+    """A sandbox of chunk scorers, to be closed.
 
     What a worker imports takes most of a short run's time, and it is known before anything else
     is: so they start at once, and wait for the settings, which `begin` gives them.
@@ -51,17 +49,6 @@ class EarlyWorkers:
         """Ends the workers; safe to call twice."""
         self.sandbox.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _warm(self) -> None:
         # One that does not start says so again to whoever calls it.

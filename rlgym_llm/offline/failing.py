@@ -10,8 +10,9 @@ from rlgym_llm.compose import RewardComposer
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import Reward, RewardContext
+from rlgym_llm.scores import Score, ScoreCard, ScoreStatus
 from rlgym_llm.specs import Kind, RewardSpec, Spec
-from rlgym_llm.types import Rollout, Score, ScoreCard, ScoreStatus
+from rlgym_llm.types import Rollout
 
 __all__ = ["Failures", "OfflinePlugins", "failing_composer"]
 

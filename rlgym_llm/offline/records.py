@@ -7,7 +7,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from rlgym_llm.types import CardStatus, Component, ScoreCard, ScoreStatus
+from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
 
 if TYPE_CHECKING:
     import numpy as np

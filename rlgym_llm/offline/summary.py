@@ -18,7 +18,8 @@ from rlgym_llm.offline.record_files import RecordFiles
 from rlgym_llm.offline.records import Records
 from rlgym_llm.offline.settings import OfflineSettings
 from rlgym_llm.offline.tallies import ComponentTally, Tallies, histogram, tally
-from rlgym_llm.types import SCHEMA_VERSION, CardStatus, ScoreStatus
+from rlgym_llm.scores import FAILED, CardStatus, ScoreStatus
+from rlgym_llm.types import SCHEMA_VERSION
 
 __all__ = ["Summary", "exit_code", "summarise"]
 
@@ -110,9 +111,8 @@ def summarise(
 def exit_code(summary: Summary) -> int:
     """0 where every row was read and scored; 1 where rows were rejected or scores failed."""
     rows = summary["rows"]
-    failed = (ScoreStatus.ERROR, ScoreStatus.TIMEOUT)
     has_failed = any(
-        part["statuses"][status] for part in summary["components"].values() for status in failed
+        part["statuses"][status] for part in summary["components"].values() for status in FAILED
     )
     return 1 if rows["rejected"] or rows["failed_reward"] or has_failed else 0
 

@@ -8,7 +8,7 @@ from typing import Any
 from rlgym_llm.counted import counted
 from rlgym_llm.offline.part import without_rollout
 from rlgym_llm.offline.summary import Summary
-from rlgym_llm.types import ScoreStatus
+from rlgym_llm.scores import ScoreStatus
 
 __all__ = ["component_table", "summary_lines"]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rlgym_llm.compose import RewardComposer
-from rlgym_llm.composition.card import FAILED
 from rlgym_llm.errors import DataError
 from rlgym_llm.offline.card_json import card_json, splicer
 from rlgym_llm.offline.chunks import Chunk
@@ -22,7 +21,8 @@ from rlgym_llm.offline.samples import Item, Unit, chunk_items, chunk_units
 from rlgym_llm.offline.settings import OfflineSettings
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig, build_rewards
-from rlgym_llm.types import ScoreCard
+from rlgym_llm.scores import FAILED, ScoreCard
+from rlgym_llm.votes import said_answer, tells_answer
 from rlgym_llm.working_folder import inside
 
 __all__ = ["ChunkScorer", "open_scorer"]
@@ -187,7 +187,7 @@ class ChunkScorer:
             return 0
         if part.raw is not None and part.raw >= self._settings.right_from:
             return 1  # right answers are all one, however they are written
-        if "answer" in part.info:
-            answer = part.info.get("answer_form") or part.info["answer"]
-            return 0 if answer is None else hash64(str(answer))
+        if tells_answer(part.info):
+            answer = said_answer(part.info)
+            return 0 if answer is None else hash64(answer)
         return hash64((item.sample.completion or "").strip())

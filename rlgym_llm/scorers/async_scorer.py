@@ -28,7 +28,8 @@ from rlgym_llm.scorers.failed_score import describe, failed_score
 from rlgym_llm.scorers.loop import LoopThread
 from rlgym_llm.scorers.read_score import read_score
 from rlgym_llm.scorers.thread_scorer import MOST_HUNG
-from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Rollout
 
 __all__ = ["AsyncScorer"]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rlgym_llm.rewards import FunctionReward, Reward, RewardContext
-from rlgym_llm.types import Rollout, Score
+from rlgym_llm.scores import Score
+from rlgym_llm.types import Rollout
 
 __all__ = [
     "SETUP_HINT",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rlgym_llm.scorers.call import BoundReward, Call
-from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Rollout
 
 __all__ = ["describe", "error_text", "failed_score", "failed_scores", "one_line"]
 

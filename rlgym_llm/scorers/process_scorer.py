@@ -26,7 +26,8 @@ from rlgym_llm.scorers.call import (
 from rlgym_llm.scorers.failed_score import describe, failed_scores
 from rlgym_llm.scorers.source import RewardSource, pack_reward
 from rlgym_llm.scorers.worker import read_scores, request, worker_argument
-from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Rollout
 from rlgym_llm.working_folder import current_folder
 
 __all__ = ["MOST_ROWS", "ProcessScorer"]

@@ -13,7 +13,8 @@ from typing import Any
 from rlgym_llm.plain import json_data
 from rlgym_llm.scorers.call import BoundReward
 from rlgym_llm.scorers.failed_score import describe, error_text, failed_score, one_line
-from rlgym_llm.types import Rollout, Score, ScoreStatus, StepScore
+from rlgym_llm.scores import FAILED, Score, ScoreStatus, StepScore
+from rlgym_llm.types import Rollout
 from rlgym_llm.unchecked import unchecked
 
 __all__ = ["WrongListError", "listed", "read_score"]
@@ -87,7 +88,7 @@ def _adopted(bound: BoundReward, rollout: Rollout, score: Score, seconds: float)
     value, words, steps, info = score.value, score.error, score.steps, score.info
     if value is not None and type(value) is not float:
         value = _to_float(value)
-    if score.status in (ScoreStatus.ERROR, ScoreStatus.TIMEOUT):
+    if score.status in FAILED:
         words = error_text(bound, rollout, one_line(words or score.status))
     elif words is not None:
         words = one_line(words)

@@ -8,11 +8,11 @@ them. ``async`` awaits many slow answers, of judges and reward servers, on one e
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Protocol, get_args
 
+from rlgym_llm.cores import num_cores
 from rlgym_llm.errors import ConfigError, did_you_mean
 from rlgym_llm.rewards import Backend, Reward, RewardContext, check_backend
 from rlgym_llm.score import close_reward, score_rollouts, setup_reward
@@ -121,17 +121,10 @@ def make_scorer(
     if backend == "process":
         from rlgym_llm.scorers.process_scorer import ProcessScorer
 
-        num_workers = concurrency or min(reward.concurrency, _num_cores())
+        num_workers = concurrency or min(reward.concurrency, num_cores())
         return ProcessScorer(bound, source=source, memory_mb=memory_mb, num_workers=num_workers)
     if backend == "async":
         from rlgym_llm.scorers.async_scorer import AsyncScorer
 
         return AsyncScorer(bound, concurrency=concurrency or reward.concurrency)
     return InlineScorer(bound)
-
-
-def _num_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

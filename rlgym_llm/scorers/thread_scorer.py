@@ -23,7 +23,8 @@ from rlgym_llm.scorers.call import (
     split_rows,
 )
 from rlgym_llm.scorers.failed_score import failed_scores
-from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Rollout
 
 __all__ = ["MOST_HUNG", "ThreadScorer"]
 

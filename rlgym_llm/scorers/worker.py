@@ -12,7 +12,8 @@ from rlgym_llm.rewards import RewardContext
 from rlgym_llm.score import close_reward, score_call
 from rlgym_llm.scorers.call import BoundReward, Call
 from rlgym_llm.scorers.source import load_reward
-from rlgym_llm.types import Rollout, Score, StepScore
+from rlgym_llm.scores import Score, StepScore
+from rlgym_llm.types import Rollout
 
 __all__ = ["Worker", "make_worker", "read_scores", "request", "worker_argument"]
 

@@ -12,8 +12,9 @@ from rlgym_llm.errors import ConfigError, DataError, did_you_mean
 from rlgym_llm.inject import prompt_text
 from rlgym_llm.layouts.conversations import to_prompt
 from rlgym_llm.rewards import RawScore, Reward, RewardContext
+from rlgym_llm.scores import Score
 from rlgym_llm.shims.shared_composer import RewardsLike, SharedComposer, answer_text, number_of
-from rlgym_llm.types import Completion, Rollout, Score, Task, Turn
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 __all__ = ["OpenRlhfFunction", "OpenRlhfRewardFunc", "from_openrlhf", "openrlhf_reward_func"]
 

@@ -14,7 +14,8 @@ from rlgym_llm.errors import RewardError
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig, build_rewards, read_rewards
 from rlgym_llm.reward_flags import read_reward_flags, read_rewards_file
-from rlgym_llm.types import Rollout, ScoreCard
+from rlgym_llm.scores import ScoreCard
+from rlgym_llm.types import Rollout
 
 __all__ = ["RewardsLike", "SharedComposer", "answer_text", "number_of", "rewards_config"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from rlgym_llm.composition.metrics import scoring_metrics
 from rlgym_llm.errors import ConfigError
+from rlgym_llm.scores import Component, ScoreCard
 from rlgym_llm.shims.shared_composer import RewardsLike, SharedComposer
 from rlgym_llm.shims.trl_function import TrlFunction, from_trl
 from rlgym_llm.shims.trl_rollouts import TrlBatch
-from rlgym_llm.types import Component, ScoreCard
 
 __all__ = [
     "TrlComponentFunc",

@@ -12,8 +12,9 @@ from typing import Any
 
 from rlgym_llm.errors import ConfigError, DataError
 from rlgym_llm.layouts.conversations import to_prompt
+from rlgym_llm.scores import ScoreCard
 from rlgym_llm.shims.shared_composer import RewardsLike, SharedComposer, answer_text, number_of
-from rlgym_llm.types import Completion, Rollout, ScoreCard, Task, Turn
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 __all__ = [
     "VerlBatchComputeScore",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlgym_llm.errors import DataError, RlgymError
 from rlgym_llm.offline.records import hash64
-from rlgym_llm.types import CardStatus
+from rlgym_llm.scores import CardStatus
 from rlgym_llm.view.meaning import Meaning
 from rlgym_llm.view.row_file import LONGEST_LINE, Line, RowFile
 from rlgym_llm.view.shown import BAD_LINE, UNSCORED, Facts, read_facts

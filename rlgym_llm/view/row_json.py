@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from rlgym_llm.composition.component import ComponentConfig
-from rlgym_llm.types import Component
+from rlgym_llm.scores import Component
 from rlgym_llm.view.shown import BAD_LINE, ShownRow
 from rlgym_llm.view.spans import Span, step_spans, token_spans
 from rlgym_llm.view.visible import excerpt, visible

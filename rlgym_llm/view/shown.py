@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from rlgym_llm.errors import DataError
 from rlgym_llm.layouts.layout import Layout, Sample
-from rlgym_llm.types import Component, Rollout, ScoreCard, ScoreStatus, StepScore
+from rlgym_llm.scores import FAILED, Component, ScoreCard, ScoreStatus, StepScore
+from rlgym_llm.types import Rollout
 from rlgym_llm.view.meaning import Meaning
 
 __all__ = ["BAD_LINE", "UNSCORED", "Facts", "Part", "ShownRow", "read_facts", "read_shown"]
@@ -17,7 +18,6 @@ __all__ = ["BAD_LINE", "UNSCORED", "Facts", "Part", "ShownRow", "read_facts", "r
 UNSCORED: Final = "unscored"
 BAD_LINE: Final = "bad_line"
 """Beside the statuses of cards: rows without a card, and lines that are no rows."""
-_FAILED: Final = (ScoreStatus.ERROR.value, ScoreStatus.TIMEOUT.value)
 
 Row = Mapping[str, Any]
 
@@ -81,7 +81,7 @@ def read_facts(row: Row, number: int, meaning: Meaning) -> Facts:
         card.get("reward"),
         str(card.get("status")),
         {name: part.get("raw") for name, part in parts.items()},
-        any(part.get("status") in _FAILED for part in parts.values()),
+        any(part.get("status") in FAILED for part in parts.values()),
         chars,
         group,
     )

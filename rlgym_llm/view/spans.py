@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from rlgym_llm.composition.component import ComponentConfig
 from rlgym_llm.composition.placement import token_rewards
-from rlgym_llm.types import Rollout, ScoreCard, StepScore
+from rlgym_llm.scores import ScoreCard, StepScore
+from rlgym_llm.types import Rollout
 
 __all__ = ["Span", "step_spans", "token_spans"]
 

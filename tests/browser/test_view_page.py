@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from rlgym_llm.scores import Component, ScoreCard, StepScore
 from rlgym_llm.store import write_rollouts
-from rlgym_llm.types import Completion, Component, Rollout, ScoreCard, StepScore, Task, Turn
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 from rlgym_llm.view.server import ViewServer
 
 pytestmark = pytest.mark.browser

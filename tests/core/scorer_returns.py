@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from rlgym_llm.rewards import Reward, RewardContext
-from rlgym_llm.types import Rollout, RolloutGroup, Score, StepScore
+from rlgym_llm.scores import Score, StepScore
+from rlgym_llm.types import Rollout, RolloutGroup
 
 
 class TwoItems:

@@ -16,8 +16,9 @@ from typing import Any
 
 from rlgym_llm import hookimpl
 from rlgym_llm.rewards import Reward, RewardContext, reward
+from rlgym_llm.scores import Score, StepScore
 from rlgym_llm.specs import RewardSpec
-from rlgym_llm.types import Rollout, RolloutGroup, Score, StepScore
+from rlgym_llm.types import Rollout, RolloutGroup
 
 
 def wait_forever() -> None:

@@ -15,7 +15,8 @@ import scorer_targets as targets
 from rlgym_llm.layouts.conversations import reply_text
 from rlgym_llm.rewards import RewardContext, build_reward, reward
 from rlgym_llm.scorers.scorer import make_scorer
-from rlgym_llm.types import Completion, Rollout, ScoreStatus, Task, Turn
+from rlgym_llm.scores import ScoreStatus
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 pytestmark = pytest.mark.data
 

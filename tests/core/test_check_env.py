@@ -8,15 +8,9 @@ import pytest
 
 from rlgym_llm.check_env import check_env
 from rlgym_llm.env import TextEnv, TurnOutcome
+from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
 from rlgym_llm.tasks import ListTasks
-from rlgym_llm.types import (
-    CardStatus,
-    Component,
-    Message,
-    ScoreCard,
-    ScoreStatus,
-    Task,
-)
+from rlgym_llm.types import Message, Task
 
 TASKS = ListTasks(
     Task(prompt=(Message(role="user", content=f"{i} + 1 = ?"),), answer=str(i + 1))

@@ -7,7 +7,8 @@ import rlgym_llm.check_reward
 from rlgym_llm.check_reward import check_reward, probe_rollouts
 from rlgym_llm.errors import RewardError
 from rlgym_llm.rewards import Reward, RewardContext, reward
-from rlgym_llm.types import Rollout, ScoreStatus
+from rlgym_llm.scores import ScoreStatus
+from rlgym_llm.types import Rollout
 
 CALLS: list[str] = []
 

@@ -13,19 +13,9 @@ from rlgym_llm.composition.metrics import scoring_metrics
 from rlgym_llm.errors import ConfigError, RewardError, UnknownNameError
 from rlgym_llm.reward_config import Const, RewardsConfig
 from rlgym_llm.rewards import Reward, RewardContext, reward
+from rlgym_llm.scores import CardStatus, Score, ScoreCard, ScoreStatus
 from rlgym_llm.specs import Kind, RewardSpec, Spec
-from rlgym_llm.types import (
-    CardStatus,
-    Completion,
-    FinishReason,
-    Rollout,
-    RolloutStatus,
-    Score,
-    ScoreCard,
-    ScoreStatus,
-    Task,
-    Turn,
-)
+from rlgym_llm.types import Completion, FinishReason, Rollout, RolloutStatus, Task, Turn
 
 
 class Installed:

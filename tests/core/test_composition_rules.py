@@ -9,17 +9,9 @@ from rlgym_llm.composition.gate import Gate
 from rlgym_llm.errors import ConfigError, RewardError
 from rlgym_llm.reward_config import Const, Soft, read_rewards
 from rlgym_llm.rewards import Reward, reward
+from rlgym_llm.scores import CardStatus, Score, ScoreStatus
 from rlgym_llm.specs import RewardSpec
-from rlgym_llm.types import (
-    CardStatus,
-    Completion,
-    FinishReason,
-    Rollout,
-    Score,
-    ScoreStatus,
-    Task,
-    Turn,
-)
+from rlgym_llm.types import Completion, FinishReason, Rollout, Task, Turn
 
 
 class Installed:

@@ -13,8 +13,8 @@ import pytest
 from rlgym_llm import Completion, Rollout, ScoreCard, Task, Turn
 from rlgym_llm.cli import main
 from rlgym_llm.rows.file_format import read_rows
+from rlgym_llm.scores import CardStatus, Component, ScoreStatus, StepScore
 from rlgym_llm.store import read_rollouts, write_rollouts
-from rlgym_llm.types import CardStatus, Component, ScoreStatus, StepScore
 
 PROGRAM = "import sys; from rlgym_llm.cli import main; sys.exit(main(sys.argv[1:]))"
 COMMAND = [sys.executable, "-c", PROGRAM, "data", "convert"]

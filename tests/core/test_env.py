@@ -10,17 +10,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rlgym_llm.env import TextEnv, TurnOutcome
 from rlgym_llm.errors import ConfigError, UserError
+from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
 from rlgym_llm.tasks import ListTasks
-from rlgym_llm.types import (
-    Action,
-    CardStatus,
-    Component,
-    FinishReason,
-    Message,
-    ScoreCard,
-    ScoreStatus,
-    Task,
-)
+from rlgym_llm.types import Action, FinishReason, Message, Task
 
 TASKS = ListTasks(
     Task(prompt=(Message(role="user", content=f"{i} + 1 = ?"),), answer=str(i + 1), id=f"t{i}")

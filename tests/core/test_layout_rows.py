@@ -11,8 +11,8 @@ from rlgym_llm.layouts.layout import recognise
 from rlgym_llm.layouts.rows import messages_row, rlgym_row, trl_row
 from rlgym_llm.layouts.table import TABLE_TYPES, table_row
 from rlgym_llm.layouts.verl import to_verl
+from rlgym_llm.scores import CardStatus, Component, ScoreStatus
 from rlgym_llm.store import RolloutRecord, encode_record
-from rlgym_llm.types import CardStatus, Component, ScoreStatus
 
 USER = [{"role": "user", "content": "2+3?"}]
 

@@ -14,7 +14,8 @@ from rlgym_llm.offline.card_json import card_json
 from rlgym_llm.offline.lines import BadLine
 from rlgym_llm.offline.part import Part, Place, error_kind, finished_parts, place_of
 from rlgym_llm.offline.records import Records
-from rlgym_llm.types import CardStatus, Component, ScoreCard, ScoreStatus, StepScore, Task
+from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus, StepScore
+from rlgym_llm.types import Task
 from rlgym_llm.unchecked import unchecked
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)

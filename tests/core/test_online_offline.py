@@ -15,9 +15,10 @@ from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import make
 from rlgym_llm.reward_config import read_rewards
 from rlgym_llm.rollout import run_groups
+from rlgym_llm.scores import ScoreCard
 from rlgym_llm.store import write_rollouts
 from rlgym_llm.tasks import ListTasks
-from rlgym_llm.types import Action, Completion, Rollout, ScoreCard, Task, Turn
+from rlgym_llm.types import Action, Completion, Rollout, Task, Turn
 
 REWARDS = {
     "components": {

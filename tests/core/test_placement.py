@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from rlgym_llm.composition.card import Term, compose
 from rlgym_llm.composition.component import ComponentConfig
 from rlgym_llm.composition.placement import token_rewards
-from rlgym_llm.types import Completion, Rollout, Score, StepScore, Task, Turn
+from rlgym_llm.scores import Score, StepScore
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 
 def rollout(*texts: str, chars_per_token: int = 1, ends: bool = True) -> Rollout:

@@ -13,8 +13,8 @@ import pytest
 from rlgym_llm.errors import PluginError, UnknownNameError, UserError
 from rlgym_llm.plugin_loader import HOOK_NAMES
 from rlgym_llm.plugins import PluginRecord, Plugins
+from rlgym_llm.scores import CardStatus, ScoreCard
 from rlgym_llm.specs import SPEC_TYPES, EnvSpec, Kind, RewardSpec
-from rlgym_llm.types import CardStatus, ScoreCard
 
 CARDS = (ScoreCard(rollout_id="r", reward=1.0, status=CardStatus.SCORED, components={}),)
 

@@ -12,17 +12,9 @@ import pytest
 from rlgym_llm.errors import ConfigError, PluginError
 from rlgym_llm.rewards import FunctionReward, Reward, RewardContext, build_reward, reward
 from rlgym_llm.score import score_rollouts
+from rlgym_llm.scores import Score, ScoreStatus
 from rlgym_llm.specs import RewardSpec
-from rlgym_llm.types import (
-    Completion,
-    Message,
-    Rollout,
-    RolloutGroup,
-    Score,
-    ScoreStatus,
-    Task,
-    Turn,
-)
+from rlgym_llm.types import Completion, Message, Rollout, RolloutGroup, Task, Turn
 
 CTX = RewardContext()
 

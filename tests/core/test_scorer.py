@@ -27,7 +27,8 @@ from rlgym_llm.rewards import Reward, RewardContext, build_reward, reward
 from rlgym_llm.score import score_rollouts
 from rlgym_llm.scorers.call import split_calls, split_rows
 from rlgym_llm.scorers.scorer import RewardSource, Scorer, make_scorer, reward_source
-from rlgym_llm.types import Completion, Rollout, Score, Task, Turn
+from rlgym_llm.scores import Score
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 CTX = RewardContext()
 BACKENDS = ("inline", "thread", "process")

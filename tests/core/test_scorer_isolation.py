@@ -21,7 +21,8 @@ from rlgym_llm.rewards import Reward, RewardContext, build_reward, reward
 from rlgym_llm.scorers import async_scorer as scorer_async
 from rlgym_llm.scorers import thread_scorer as scorer_thread
 from rlgym_llm.scorers.scorer import Scorer, make_scorer
-from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 CTX = RewardContext()
 OK, ERROR, TIMEOUT = ScoreStatus.OK, ScoreStatus.ERROR, ScoreStatus.TIMEOUT

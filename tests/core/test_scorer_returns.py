@@ -24,19 +24,10 @@ from rlgym_llm.rewards import Reward, RewardContext, build_reward, reward
 from rlgym_llm.score import score_rollouts
 from rlgym_llm.scorers import call as scorer_call
 from rlgym_llm.scorers.scorer import Scorer, make_scorer
+from rlgym_llm.scores import CardStatus, Component, Score, ScoreCard, ScoreStatus
 from rlgym_llm.specs import Kind, RewardSpec, Spec
 from rlgym_llm.store import read_rollouts, write_rollouts
-from rlgym_llm.types import (
-    CardStatus,
-    Completion,
-    Component,
-    Rollout,
-    Score,
-    ScoreCard,
-    ScoreStatus,
-    Task,
-    Turn,
-)
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 CTX = RewardContext()
 BACKENDS = ("inline", "thread", "process", "async")

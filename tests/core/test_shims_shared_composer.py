@@ -13,8 +13,9 @@ import pytest
 from rlgym_llm.errors import ConfigError, RewardError, UnknownNameError
 from rlgym_llm.file_module import import_file
 from rlgym_llm.reward_config import RewardsConfig
+from rlgym_llm.scores import CardStatus, ScoreCard
 from rlgym_llm.shims.shared_composer import SharedComposer, answer_text, number_of, rewards_config
-from rlgym_llm.types import CardStatus, Completion, Rollout, ScoreCard, Task, Turn
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 PLUGIN = Path(__file__).with_name("shim_rewards.py")
 

@@ -14,9 +14,10 @@ from rlgym_llm.errors import ConfigError, DataError, PluginError
 from rlgym_llm.file_module import import_file
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import RewardContext, build_reward, reward
+from rlgym_llm.scores import ScoreStatus
 from rlgym_llm.shims.trl import from_trl, trl_component_funcs, trl_reward_func
 from rlgym_llm.shims.trl_rollouts import TrlBatch
-from rlgym_llm.types import FinishReason, ScoreStatus
+from rlgym_llm.types import FinishReason
 
 PLUGIN = Path(__file__).with_name("shim_rewards.py")
 REWARDS = {"components": {"math": {"weight": 1.0}, "format": {"weight": 0.2}}}

@@ -8,20 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlgym_llm.errors import DataError
+from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
 from rlgym_llm.store import RolloutRecord, RolloutWriter, read_rollouts, write_rollouts
-from rlgym_llm.types import (
-    CardStatus,
-    Completion,
-    Component,
-    FinishReason,
-    Message,
-    Rollout,
-    RolloutStatus,
-    ScoreCard,
-    ScoreStatus,
-    Task,
-    Turn,
-)
+from rlgym_llm.types import Completion, FinishReason, Message, Rollout, RolloutStatus, Task, Turn
 
 TEXT = st.text(max_size=20)
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)

@@ -10,17 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlgym_llm.errors import DataError, UnknownNameError, UserError
+from rlgym_llm.scores import Component, ScoreCard, StepScore
 from rlgym_llm.store import write_rollouts
-from rlgym_llm.types import (
-    Completion,
-    Component,
-    Message,
-    Rollout,
-    ScoreCard,
-    StepScore,
-    Task,
-    Turn,
-)
+from rlgym_llm.types import Completion, Message, Rollout, Task, Turn
 from rlgym_llm.view.browser import RowBrowser
 from rlgym_llm.view.row_index import STATUSES, record_type
 from rlgym_llm.view.row_query import RowQuery, select

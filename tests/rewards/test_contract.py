@@ -8,8 +8,8 @@ import pytest
 
 from rlgym_llm.check_reward import check_reward
 from rlgym_llm.plugins import Plugins
+from rlgym_llm.scores import ScoreStatus
 from rlgym_llm.specs import RewardSpec
-from rlgym_llm.types import ScoreStatus
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "math": [{"extraction": "strict"}, {"extraction": "lenient"}],

@@ -11,7 +11,8 @@ from rlgym_llm_rewards.math.policy import Policy
 
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import RewardContext, build_reward
-from rlgym_llm.types import Completion, Rollout, Score, Task, Turn
+from rlgym_llm.scores import Score
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 
 def score(text: str, style: str, **options: Any) -> Score:

@@ -9,7 +9,8 @@ from rlgym_llm_rewards.function import Function
 from rlgym_llm.errors import ConfigError, UserError
 from rlgym_llm.rewards import Reward, RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 SOURCE = """
 from __future__ import annotations

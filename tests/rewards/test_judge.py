@@ -14,7 +14,8 @@ from rlgym_llm.errors import UserError
 from rlgym_llm.rewards import RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
 from rlgym_llm.scorers.scorer import make_scorer
-from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 
 def rollout(text: str = "5", rollout_id: str = "r0", answer: str | None = "5") -> Rollout:

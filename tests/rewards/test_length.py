@@ -12,7 +12,8 @@ from rlgym_llm_rewards.length_curves import cosine, group_relative, soft_overlon
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.types import Completion, Rollout, RolloutGroup, ScoreStatus, Task, Turn
+from rlgym_llm.scores import ScoreStatus
+from rlgym_llm.types import Completion, Rollout, RolloutGroup, Task, Turn
 
 
 def rollout(*turns: tuple[str, int]) -> Rollout:

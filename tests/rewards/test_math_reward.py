@@ -4,7 +4,8 @@ from rlgym_llm_rewards.math import Math
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 
 def score(text: str, answer: str | None, **options: str) -> Score:

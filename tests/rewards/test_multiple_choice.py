@@ -9,7 +9,8 @@ from rlgym_llm_rewards.multiple_choice import MultipleChoice
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 PROMPT = (
     "Which is the capital of Italy, the country of pasta?\n"

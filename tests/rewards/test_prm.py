@@ -14,7 +14,8 @@ from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.types import Completion, Message, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Completion, Message, Rollout, Task, Turn
 
 SOURCE = """
 TABLE = {"a": 0.75, "b": 0.25, "c": 0.5}

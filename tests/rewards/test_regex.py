@@ -8,7 +8,8 @@ from rlgym_llm_rewards.regex import Regex
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 
 def score(text: str, pattern: str, answer: str | None = "42", **options: Any) -> Score:

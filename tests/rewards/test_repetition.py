@@ -9,7 +9,8 @@ from rlgym_llm.check_reward import check_reward
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.types import Completion, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 
 def score(*texts: str, token_ids: tuple[int, ...] = (), **options: Any) -> Score:

@@ -9,7 +9,8 @@ from rlgym_llm.check_reward import check_reward, probe_rollouts
 from rlgym_llm.errors import ConfigError, UserError
 from rlgym_llm.rewards import RewardContext, build_reward
 from rlgym_llm.score import score_rollouts
-from rlgym_llm.types import Completion, Message, Rollout, Score, ScoreStatus, Task, Turn
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Completion, Message, Rollout, Task, Turn
 
 TEXTS = ("5", "so it is 5", "no", "", "12 + 60 " * 20, "5<|im_end|>")
 

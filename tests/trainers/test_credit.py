@@ -9,7 +9,8 @@ from rlgym_llm_trainers.advantages import grpo_advantages
 from rlgym_llm_trainers.credit import samples_to_train, shape_rewards, with_advantages
 
 from rlgym_llm.config_schema import AlgorithmConfig
-from rlgym_llm.types import CardStatus, Completion, Rollout, ScoreCard, Task, Turn
+from rlgym_llm.scores import CardStatus, ScoreCard
+from rlgym_llm.types import Completion, Rollout, Task, Turn
 
 REWARDS = [1.0, 0.0, None, 1.0]
 

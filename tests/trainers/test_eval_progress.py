@@ -8,7 +8,8 @@ from rich.console import Console
 from rlgym_llm_trainers.eval_progress import BarProgress, SilentProgress, open_progress
 from rlgym_llm_trainers.eval_rows import EvalRow
 
-from rlgym_llm.types import CardStatus, RolloutStatus
+from rlgym_llm.scores import CardStatus
+from rlgym_llm.types import RolloutStatus
 
 
 def row(raw):

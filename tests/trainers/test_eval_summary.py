@@ -8,18 +8,8 @@ import pytest
 from rlgym_llm_trainers.eval_rows import eval_row
 from rlgym_llm_trainers.eval_summary import summarize, summary_text
 
-from rlgym_llm.types import (
-    CardStatus,
-    Completion,
-    Component,
-    FinishReason,
-    Rollout,
-    RolloutStatus,
-    ScoreCard,
-    ScoreStatus,
-    Task,
-    Turn,
-)
+from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
+from rlgym_llm.types import Completion, FinishReason, Rollout, RolloutStatus, Task, Turn
 
 
 def row(task, sample, raw, answer=None, *, source="d", status=RolloutStatus.OK, cut=False, **info):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rlgym_llm_trainers.validate import validation_metrics
 
-from rlgym_llm.types import CardStatus, Component, Rollout, ScoreCard, ScoreStatus, Task
+from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
+from rlgym_llm.types import Rollout, Task
 
 
 def rollout(index, source="d"):

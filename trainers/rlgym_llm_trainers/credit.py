@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlgym_llm.config_schema import AlgorithmConfig
-from rlgym_llm.types import Rollout, ScoreCard
+from rlgym_llm.scores import ScoreCard
+from rlgym_llm.types import Rollout
 from rlgym_llm_trainers.advantages import GroupAdvantages
 from rlgym_llm_trainers.batch import TrainingSample, collate, sample_from_rollout, with_advantage
 from rlgym_llm_trainers.kl import kl_penalty

@@ -20,9 +20,10 @@ from typing import Any
 from rlgym_llm.differences import differences_text
 from rlgym_llm.errors import DataError, UserError
 from rlgym_llm.plugin_sources import own_version
+from rlgym_llm.scores import CardStatus
 from rlgym_llm.secrets_mask import mask_secrets
 from rlgym_llm.store import RolloutRecord, RolloutWriter, decode_record
-from rlgym_llm.types import SCHEMA_VERSION, CardStatus, RolloutStatus
+from rlgym_llm.types import SCHEMA_VERSION, RolloutStatus
 from rlgym_llm_trainers.run_folder import choose_run_folder
 
 __all__ = ["EvalFolder", "choose_eval_folder", "fingerprint"]

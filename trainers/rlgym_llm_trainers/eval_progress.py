@@ -3,53 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rlgym_llm_trainers.eval_rows import EvalRow
 
-__all__ = ["BarProgress", "EvalProgress", "SilentProgress", "open_progress"]
-
-
-class EvalProgress(Protocol):
-    """Watches the rollouts as they come in."""
-
-    def advance(self, rows: Sequence[EvalRow]) -> None:
-        """Counts further rollouts."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+__all__ = ["BarProgress", "SilentProgress", "open_progress"]
 
 
 class SilentProgress:
-    """Says nothing."""
+    """Watches the rollouts as they come in, and says nothing."""
 
     def advance(self, rows: Sequence[EvalRow]) -> None:
-        """Nothing."""
+        """Counts further rollouts."""
+
+    def close(self) -> None:
+        """Ends what is shown."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
+    def __exit__(self, *failure: object) -> None:
+        self.close()
 
 
-class BarProgress:
+class BarProgress(SilentProgress):
     """A bar over the rollouts, with the accuracy so far and the time that is left."""
 
     def __init__(self, total: int, accuracy: str | None, console: Console) -> None:
@@ -77,16 +57,12 @@ class BarProgress:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Leaves the bar as it is."""
         self._progress.stop()
 
 
-def open_progress(total: int, accuracy: str | None) -> EvalProgress:
+def open_progress(total: int, accuracy: str | None) -> SilentProgress:
     """The bar where standard error is a terminal, else silence; standard output is for results."""
     console = Console(stderr=True)
     return BarProgress(total, accuracy, console) if console.is_terminal else SilentProgress()

@@ -6,13 +6,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from rlgym_llm.compose import is_truncated
-from rlgym_llm.types import CardStatus, Component, Rollout, RolloutStatus, ScoreCard, ScoreStatus
+from rlgym_llm.scores import FAILED, CardStatus, Component, ScoreCard
+from rlgym_llm.types import Rollout, RolloutStatus
+from rlgym_llm.votes import said_answer, tells_answer
 
 __all__ = ["EvalRow", "eval_row"]
-
-_ANSWER_KEYS = ("answer_form", "normal", "answer")
-"""Where a score's ``info`` may hold the final answer, its normal form first."""
-_FAILED = (ScoreStatus.ERROR, ScoreStatus.TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +50,7 @@ def eval_row(
     The answer is read from that component's ``info``, as reward ``math`` writes it.
     """
     judged = card.components.get(accuracy) if accuracy else None
-    votes = judged is not None and any(key in judged.info for key in _ANSWER_KEYS)
+    votes = judged is not None and tells_answer(judged.info)
     return EvalRow(
         rollout_id=rollout.id,
         group_id=rollout.group_id,
@@ -63,7 +61,7 @@ def eval_row(
         num_tokens=rollout.num_tokens,
         reward=card.reward,
         raw={name: component.raw for name, component in card.components.items()},
-        failed=tuple(n for n, component in card.components.items() if component.status in _FAILED),
+        failed=tuple(n for n, component in card.components.items() if component.status in FAILED),
         votes=votes,
         answer=_answer(judged, right_from) if judged is not None and votes else None,
     )
@@ -72,5 +70,4 @@ def eval_row(
 def _answer(judged: Component, right_from: float) -> Hashable | None:
     if judged.raw is not None and judged.raw >= right_from:
         return (True,)
-    found = (judged.info.get(key) for key in _ANSWER_KEYS)
-    return next((str(answer) for answer in found if answer is not None), None)
+    return said_answer(judged.info)

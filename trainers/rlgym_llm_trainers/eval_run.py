@@ -20,7 +20,8 @@ from typing import Any
 
 from rlgym_llm.errors import DataError, RlgymError, UserError
 from rlgym_llm.rollout import EpisodeSpec, group_specs, run_episodes, stable_seed
-from rlgym_llm.types import Rollout, RolloutStatus, ScoreCard
+from rlgym_llm.scores import ScoreCard
+from rlgym_llm.types import Rollout, RolloutStatus
 from rlgym_llm_trainers.eval_folder import EvalFolder, choose_eval_folder
 from rlgym_llm_trainers.eval_progress import open_progress
 from rlgym_llm_trainers.eval_rows import EvalRow, eval_row

@@ -10,7 +10,8 @@ from typing import Any
 from rlgym_llm.counted import counted
 from rlgym_llm.estimators import maj_at_k, pass_at_k
 from rlgym_llm.intervals import Interval, chance_and_interval, mean_and_interval
-from rlgym_llm.types import CardStatus, RolloutStatus
+from rlgym_llm.scores import CardStatus
+from rlgym_llm.types import RolloutStatus
 from rlgym_llm_trainers.eval_rows import EvalRow
 
 __all__ = ["summarize", "summary_text"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlgym_llm.types import Component, ScoreCard
+from rlgym_llm.scores import Component, ScoreCard
 from rlgym_llm_trainers.advantages import GroupAdvantages
 
 __all__ = ["gdpo_advantages"]

@@ -19,8 +19,9 @@ from pathlib import Path
 from rlgym_llm.composition.metrics import scoring_metrics
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.rollout import run_groups, stable_seed
+from rlgym_llm.scores import CardStatus, ScoreCard
 from rlgym_llm.store import write_rollouts
-from rlgym_llm.types import CardStatus, Rollout, RolloutStatus, ScoreCard, Task
+from rlgym_llm.types import Rollout, RolloutStatus, Task
 from rlgym_llm_trainers.clock import Clock
 from rlgym_llm_trainers.credit import samples_to_train, shape_rewards, with_advantages
 from rlgym_llm_trainers.gdpo import gdpo_advantages

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rlgym_llm.types import Rollout, RolloutStatus, ScoreCard
+from rlgym_llm.scores import ScoreCard
+from rlgym_llm.types import Rollout, RolloutStatus
 from rlgym_llm_trainers.advantages import GroupAdvantages
 from rlgym_llm_trainers.metrics import finalize, length_metrics
 

@@ -12,7 +12,8 @@ from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env_pool import MakeEnv
 from rlgym_llm.generate import Generator, SamplingParams
 from rlgym_llm.rollout import EpisodeLimits, run_groups
-from rlgym_llm.types import Rollout, ScoreCard, Task
+from rlgym_llm.scores import ScoreCard
+from rlgym_llm.types import Rollout, Task
 
 __all__ = ["Validation", "validate", "validation_metrics"]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from rlgym_llm.errors import UserError
 from rlgym_llm.rewards import Backend, RawScore, Reward, RewardContext
-from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Rollout
 from rlgym_llm_rewards.endpoint import (
     Endpoint,
     EndpointError,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rlgym_llm.inject import prompt_text
 from rlgym_llm.rewards import Reward, RewardContext
-from rlgym_llm.types import Rollout, Score, ScoreStatus
+from rlgym_llm.scores import Score, ScoreStatus
+from rlgym_llm.types import Rollout
 from rlgym_llm.unchecked import unchecked
 from rlgym_llm_rewards.math.batch import verify_many
 from rlgym_llm_rewards.math.policy import Policy

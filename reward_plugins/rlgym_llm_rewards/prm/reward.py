@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from rlgym_llm.errors import UserError
 from rlgym_llm.rewards import Granularity, RawScore, Reward, RewardContext
-from rlgym_llm.types import Rollout, Score, ScoreStatus, StepScore
+from rlgym_llm.scores import Score, ScoreStatus, StepScore
+from rlgym_llm.types import Rollout
 from rlgym_llm_rewards.endpoint import Endpoint, EndpointTimeoutError, check_patience, check_url
 from rlgym_llm_rewards.pretrained import DType, check_template, load_pretrained
 from rlgym_llm_rewards.prm.endpoint_scorer import API, PoolingScorer, StepsScorer
