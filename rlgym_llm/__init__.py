@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         PluginError,
         RewardError,
         RlgymError,
+        ToolError,
         UnknownNameError,
         UserError,
     )
@@ -116,6 +117,7 @@ __all__ = [
     "Task",
     "TaskSource",
     "TextEnv",
+    "ToolError",
     "Turn",
     "TurnOutcome",
     "UnknownNameError",
@@ -132,7 +134,7 @@ _NAMES_BY_MODULE = {
     "composition.expressions": "Clip Gate Max Min Product R Switch",
     "env": "TextEnv TurnOutcome",
     "errors": "ConfigError DataError GeneratorError PluginError RewardError RlgymError "
-    "UnknownNameError UserError",
+    "ToolError UnknownNameError UserError",
     "generate": "GenerateRequest Generator SamplingParams ScriptedGenerator",
     "hookspecs": "hookimpl",
     "plugins": "Plugins",

@@ -13,6 +13,7 @@ __all__ = [
     "PluginError",
     "RewardError",
     "RlgymError",
+    "ToolError",
     "UnknownNameError",
     "UserError",
     "did_you_mean",
@@ -72,6 +73,10 @@ class PluginError(UserError):
 
 class GeneratorError(RlgymError):
     """A generator failed to sample or broke its contract."""
+
+
+class ToolError(RlgymError):
+    """A tool of an environment cannot go on: its episode has failed, and the model did not."""
 
 
 class RewardError(RlgymError):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["info_text", "json_data", "plain"]
+__all__ = ["json_data", "plain"]
 
 _MOST_DEPTH = 20
 _SAFE = frozenset({str, bool, type(None)})  # not all numbers can be written
 _TEXT = frozenset({str})
 
-Dumps = Callable[[Any], str]
-_dumps: Dumps = json.JSONEncoder(allow_nan=False).encode
+_dumps = json.JSONEncoder(allow_nan=False).encode
 
 
 def json_data(info: dict[Any, Any]) -> dict[Any, Any]:
@@ -36,24 +35,6 @@ def json_data(info: dict[Any, Any]) -> dict[Any, Any]:
         found = plain(info)
         return found if isinstance(found, dict) else {"info": found}
     return info
-
-
-def info_text(info: Mapping[str, Any], dumps: Dumps = _dumps) -> str:
-    """``info`` as the text of a JSON object; what JSON cannot carry goes as `plain` makes it.
-
-    Raises KeyboardInterrupt and MemoryError alone, whatever stands in ``info``. ``dumps`` refuses
-    what is not finite.
-
-    >>> info_text({"answer": "72", "tags": {"sum"}, "loss": math.nan})
-    '{"answer": "72", "tags": ["sum"], "loss": null}'
-    """
-    try:
-        return dumps(info)
-    except (KeyboardInterrupt, MemoryError):
-        raise
-    except BaseException:  # the boundary around objects of any kind, and their methods
-        found = plain(info)
-        return dumps(found if isinstance(found, dict) else {"info": found})
 
 
 def plain(value: Any) -> Any:

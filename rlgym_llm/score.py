@@ -78,8 +78,7 @@ def _score_many(
 ) -> list[Score]:
     start = time.perf_counter()
     try:
-        for rollout in call.rollouts:
-            check_needs(bound.reward, rollout)
+        check_needs(bound.reward, call.rollouts)
         values = listed(judge(), len(call.rollouts))
     except bound.passes:
         raise
@@ -103,7 +102,7 @@ def _score_one(bound: BoundReward, rollout: Rollout, ctx: RewardContext) -> Scor
     start = time.perf_counter()
     try:
         if reward.needs:
-            check_needs(reward, rollout)
+            check_needs(reward, [rollout])
         value = reward.score(rollout, ctx)
     except bound.passes:
         raise
@@ -113,17 +112,18 @@ def _score_one(bound: BoundReward, rollout: Rollout, ctx: RewardContext) -> Scor
     return read_score(bound, rollout, value, seconds, seconds)
 
 
-def check_needs(reward: Reward, rollout: Rollout) -> None:
-    """Raises LookupError where the rollout lacks a column without which the reward cannot judge."""
+def check_needs(reward: Reward, rollouts: Sequence[Rollout]) -> None:
+    """Raises LookupError where one lacks a column without which the reward cannot judge."""
     for need in reward.needs:
-        if need == "answer" and rollout.task.answer is not None:
-            continue  # the usual need, without making every column
-        columns = sample_columns(rollout)
-        if need not in columns:
-            raise LookupError(
-                f"needs the column {need!r}, which the task lacks{did_you_mean(need, columns)} "
-                f"(available: {', '.join(sorted(columns))})"
-            )
+        for rollout in rollouts:
+            if need == "answer" and rollout.task.answer is not None:
+                continue  # the usual need, without making every column
+            columns = sample_columns(rollout)
+            if need not in columns:
+                raise LookupError(
+                    f"needs the column {need!r}, which the task lacks{did_you_mean(need, columns)} "
+                    f"(available: {', '.join(sorted(columns))})"
+                )
 
 
 def setup_reward(bound: BoundReward, ctx: RewardContext) -> None:

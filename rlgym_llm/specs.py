@@ -79,6 +79,9 @@ class EnvSpec(Spec):
 class RewardSpec(Spec):
     """A reward: a `Reward` class, or a function made one by `@reward`."""
 
+    is_verdict: bool = False
+    """Whether its score says right or wrong, so that its mean is an accuracy."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSpec(Spec):

@@ -167,6 +167,9 @@ class Completion:
     kept_token_ids: tuple[tuple[int, ...], ...] | None = None
     """Per token, the ids that top-p or top-k kept; None where nothing was cut."""
     finish_reason: FinishReason = FinishReason.STOP
+    raw_text: str | None = None
+    """The text with its special tokens, where it differs from ``text``: tool calls may stand in
+    them."""
 
     def __post_init__(self) -> None:
         if type(self.finish_reason) is not FinishReason:
@@ -193,6 +196,8 @@ class Action:
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] | None = None
     finish_reason: FinishReason = FinishReason.STOP
+    raw_text: str | None = None
+    """As in `Completion`."""
 
     @classmethod
     def from_completion(cls, completion: Completion) -> Action:
@@ -202,6 +207,7 @@ class Action:
             token_ids=completion.token_ids,
             logprobs=completion.logprobs,
             finish_reason=completion.finish_reason,
+            raw_text=completion.raw_text,
         )
 
 

@@ -27,15 +27,17 @@ def unchecked(record: type[_Record]) -> Callable[..., _Record]:
     >>> make_message("user", "2+3?", None, (), None) == Message(role="user", content="2+3?")
     True
     """
-    thawed: Any = make_dataclass(
-        f"_{record.__name__}",
-        [field.name for field in fields(record)],
-        slots=True,
-    )
-
-    def make(*values: Any) -> _Record:
-        made: Any = thawed(*values)
-        made.__class__ = record
-        return made  # type: ignore[no-any-return]
-
+    names = [field.name for field in fields(record)]
+    thawed = make_dataclass(f"_{record.__name__}", names, slots=True)
+    # Written out, as dataclasses write theirs: one call and no loop.
+    lines = [
+        f"def make({', '.join(names)}):",
+        "    made = new(thawed)",
+        *(f"    made.{name} = {name}" for name in names),
+        "    made.__class__ = record",
+        "    return made",
+    ]
+    scope: dict[str, Any] = {"new": object.__new__, "thawed": thawed, "record": record}
+    exec("\n".join(lines), scope)
+    make: Callable[..., _Record] = scope["make"]
     return make

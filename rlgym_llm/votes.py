@@ -22,5 +22,7 @@ def said_answer(info: Mapping[str, Any]) -> str | None:
     >>> said_answer({"answer": "0.50", "answer_form": "1/2"}), said_answer({"answer": None})
     ('1/2', None)
     """
-    found = (info.get(key) for key in _KEYS)
-    return next((str(answer) for answer in found if answer is not None), None)
+    for key in _KEYS:
+        if (answer := info.get(key)) is not None:
+            return str(answer)
+    return None

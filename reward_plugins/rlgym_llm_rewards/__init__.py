@@ -14,11 +14,13 @@ _SPECS: dict[Kind, list[Spec]] = {
             name="math",
             entry_point="rlgym_llm_rewards.math:Math",
             description="1 where the final answer equals the task's, as mathematics",
+            is_verdict=True,
         ),
         RewardSpec(
             name="exact_match",
             entry_point="rlgym_llm_rewards.exact_match:ExactMatch",
             description="1 where the text is the answer",
+            is_verdict=True,
         ),
         RewardSpec(
             name="format",
@@ -39,11 +41,13 @@ _SPECS: dict[Kind, list[Spec]] = {
             name="regex",
             entry_point="rlgym_llm_rewards.regex:Regex",
             description="whether, or how often, a pattern matches the text",
+            is_verdict=True,
         ),
         RewardSpec(
             name="multiple_choice",
             entry_point="rlgym_llm_rewards.multiple_choice:MultipleChoice",
             description="1 where the completion decides for the right choice",
+            is_verdict=True,
         ),
         RewardSpec(
             name="prm",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -15,6 +17,7 @@ from rlgym_llm.offline.early_workers import EarlyWorkers
 
 __all__ = ["main", "script"]
 
+_SMALL = 8 << 20
 _EPILOG = """\
   rlgym score generations.jsonl --reward math=1.0 --reward format=0.2
   rlgym score dump.parquet --env math-gsm8k --map completion=response -o scored.parquet
@@ -34,8 +37,10 @@ def script() -> int:
 def main(argv: Sequence[str]) -> int:
     """Scores the files and prints what it came to; raises UserError, DataError or RewardError."""
     options = _parser().parse_intermixed_args(argv)
+    num_workers = options.workers or num_cores()
     early = EarlyWorkers(
-        num_workers=options.workers or num_cores(),
+        num_workers=num_workers,
+        num_early=options.workers or (1 if _is_small(options.files) else num_workers),
         timeout_s=options.timeout,
         memory_mb=options.memory or None,
     )
@@ -44,6 +49,13 @@ def main(argv: Sequence[str]) -> int:
         from rlgym_llm.commands.score_run import run
 
         return run(options, workers)
+
+
+def _is_small(files: Sequence[str]) -> bool:
+    """Whether one worker is likely done before another would be ready."""
+    with contextlib.suppress(OSError):  # of which there is more to say later
+        return sum(os.path.getsize(file) for file in files) < _SMALL
+    return True
 
 
 def _parser() -> Any:

@@ -6,7 +6,9 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rlgym_llm.accuracy import accuracy_component
 from rlgym_llm.commands.column_flags import read_mapping
 from rlgym_llm.commands.score_text import print_diff, print_summary, progress_bar
 from rlgym_llm.errors import ConfigError, UnknownNameError, UserError
@@ -15,17 +17,17 @@ from rlgym_llm.offline.early_workers import EarlyWorkers
 from rlgym_llm.offline.inputs import open_inputs
 from rlgym_llm.offline.score_files import score_files
 from rlgym_llm.offline.settings import OfflineSettings
-from rlgym_llm.offline.summary import Summary, exit_code
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import find_env
 from rlgym_llm.reward_config import RewardsConfig, build_rewards, read_rewards
 from rlgym_llm.reward_flags import read_reward_flags, read_rewards_file, with_options
 from rlgym_llm.rewards import full_mark
 
+if TYPE_CHECKING:
+    from rlgym_llm.offline.summary import Summary
+
 __all__ = ["run"]
 
-_VERDICTS = ("math", "exact_match", "multiple_choice", "regex")
-"""Rewards that say right or wrong: the first component of one is the accuracy."""
 _OUTPUT_SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet", ".pq")
 _CHUNK_BYTES = (1 << 16, 1 << 20)
 _CHUNKS_PER_FILE = 32
@@ -97,6 +99,8 @@ def run(options: argparse.Namespace, workers: EarlyWorkers) -> int:
         print_summary(summary, settings)
         if diff is not None:
             print_diff(diff, settings)
+    from rlgym_llm.offline.summary import exit_code
+
     return exit_code(summary)
 
 
@@ -134,10 +138,7 @@ def _rewards(options: argparse.Namespace, plugins: Plugins) -> tuple[RewardsConf
         if options.accuracy not in components:
             raise UnknownNameError("component", options.accuracy, components)
         return config, options.accuracy
-    if accuracy not in components:
-        verdicts = (n for n, c in components.items() if c.reward in _VERDICTS)
-        accuracy = next(verdicts, None)
-    return config, accuracy
+    return config, accuracy_component(config, plugins, accuracy)
 
 
 def _report(settings: OfflineSettings, summary: Summary, path: str) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rlgym_llm.commands.table import print_table
 from rlgym_llm.counted import counted
 from rlgym_llm.offline.chunks import Chunk
 from rlgym_llm.offline.diff import Diff
 from rlgym_llm.offline.settings import OfflineSettings
-from rlgym_llm.offline.summary import Summary
 from rlgym_llm.offline.summary_text import component_table, summary_lines
+
+if TYPE_CHECKING:
+    from rlgym_llm.offline.summary import Summary
 
 __all__ = ["print_diff", "print_summary", "progress_bar"]
 

@@ -35,6 +35,11 @@ class Term:
     potential_gamma: float | None = None
     """Discount, where the score's steps are potentials."""
 
+    @property
+    def is_shaped(self) -> bool:
+        """Whether a score is changed before its weight."""
+        return self.transform is not None or self.potential_gamma is not None
+
 
 def compose(
     rollout_id: str,
@@ -90,8 +95,10 @@ def compose(
         status, error = CardStatus.MASKED, "the rollout was truncated"
     else:
         status, reward = CardStatus.SCORED, _total(contributions)
-        if truncated == "soft" or isinstance(truncated, Soft):
-            reward -= 1.0 if truncated == "soft" else truncated.soft
+        if isinstance(truncated, Soft):
+            reward -= truncated.soft
+        elif truncated == "soft":
+            reward -= 1.0
         if clip is not None:
             reward = min(max(reward, clip[0]), clip[1])
         if not math.isfinite(reward):
@@ -108,10 +115,11 @@ def _component(
     truncated: OnTruncated,
 ) -> Component:
     """One score with its weight, its transform and its gates."""
-    status, error = score.status, score.error
-    transformed, overflow = _transform(score, term)
-    if overflow is not None:
-        status, error = ScoreStatus.ERROR, overflow
+    status, error, transformed = score.status, score.error, score.value
+    if transformed is not None and term.is_shaped:
+        transformed, overflow = _transform(transformed, score, term)
+        if overflow is not None:
+            status, error = ScoreStatus.ERROR, overflow
     is_open = True
     for gate in term.gates:
         decides = others[gate.on]
@@ -157,11 +165,8 @@ def _stand_in(on_error: OnError) -> float:
     return on_error.const if isinstance(on_error, Const) else 0.0
 
 
-def _transform(score: Score, term: Term) -> tuple[float | None, str | None]:
+def _transform(value: float, score: Score, term: Term) -> tuple[float | None, str | None]:
     """``T(s)``, or why there is none where there should be."""
-    value = score.value
-    if value is None:
-        return None, None
     if term.potential_gamma is not None:  # what the discounted differences add up to
         value *= term.potential_gamma ** len(score.steps)
     if term.transform is not None:

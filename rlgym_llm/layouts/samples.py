@@ -107,7 +107,8 @@ class Layout:
         ('7', '2+3?', '5', '5')
         """
         try:
-            samples = _READERS[self.name](self, row, number)
+            read = _READERS.get(self.name)
+            samples = [self._sample(row, number)] if read is None else read(self, row, number)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             if isinstance(error, DataError):
                 raise
@@ -133,14 +134,18 @@ class Layout:
         answer = get(self.answer)  # type: ignore[arg-type]
         if type(answer) is not str:
             answer = _text(value_at(row, self.answer))
-        name = value_at(row, self.id) if self.id is not None else None
+        name = get(self.id)  # type: ignore[arg-type]
+        if name is None:
+            name = value_at(row, self.id)
         group = value_at(row, self.group) if self.group is not None else None
         if group is not None:
             group = str(group)
         else:
             group = prompt if prompt is None or isinstance(prompt, str) else _group(prompt)
         source = value_at(row, self.data_source) if self.data_source is not None else None
-        label = value_at(row, self.label) if self.label is not None else None
+        label = get(self.label)  # type: ignore[arg-type]
+        if label is None:
+            label = value_at(row, self.label)
         sample = Sample(
             str(number if name is None else name),
             prompt,
@@ -282,16 +287,10 @@ def _read_solutions(layout: Layout, row: Row, number: int) -> list[Sample]:
     return samples
 
 
-def _read_plain(layout: Layout, row: Row, number: int) -> list[Sample]:
-    return [layout._sample(row, number)]
-
-
 _READERS: Final[Mapping[str, Callable[[Layout, Row, int], list[Sample]]]] = {
-    "plain": _read_plain,
     "rollouts": _read_rollout,
     "messages": _read_chat,
     "verl": _read_verl,
-    "verl_dump": _read_plain,
-    "trl": _read_plain,
     "gsm8k_solutions": _read_solutions,
 }
+"""The layouts of which a row is more than its columns."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from rlgym_llm.plain import info_text
+import orjson
+
+from rlgym_llm.plain import json_data
 from rlgym_llm.scores import Component, ScoreCard
 from rlgym_llm.types import SCHEMA_VERSION
 
 __all__ = ["card_json", "splicer"]
 
-_text = json.encoder.encode_basestring  # what json.dumps(..., ensure_ascii=False) does to a str
-_ascii = json.encoder.encode_basestring_ascii
+_PLAIN_ONLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 def card_json(card: ScoreCard) -> bytes:
@@ -28,10 +29,20 @@ def card_json(card: ScoreCard) -> bytes:
     {"schema_version":1,"reward":0.5,"status":"scored"
     {"math":{"raw":1.0,"weight":0.5,"transformed":1.0,"contribution":0.5,"status":"ok",...
     """
+    data: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "reward": _number(card.reward),
+        "status": card.status,
+    }
+    if card.error is not None:
+        data["error"] = card.error
+    data["components"] = {name: _component(part) for name, part in card.components.items()}
     try:
-        return _card(card, _text, _dumps).encode()
-    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can carry
-        return _card(card, _ascii, _dumps_ascii).encode()
+        return orjson.dumps(data, option=_PLAIN_ONLY)
+    except TypeError:  # half a surrogate pair, a whole number of 65 bits, an object of some class
+        for part in data["components"].values():
+            part["info"] = json_data(dict(part["info"]))
+        return _dumps(data).encode()
 
 
 def splicer(column: str) -> Callable[[bytes, bytes], bytes]:
@@ -42,7 +53,7 @@ def splicer(column: str) -> Callable[[bytes, bytes], bytes]:
     >>> splicer("rlgym")(b'{"id": 7}', b'{"reward":1.0}')
     b'{"id": 7,"rlgym":{"reward":1.0}}\n'
     """
-    between = b",%s:" % _ascii(column).encode()
+    between = b",%s:" % json.dumps(column).encode()
 
     def spliced(row: bytes, card: bytes) -> bytes:
         return b"".join((row[:-1], between, card, b"}\n"))
@@ -50,50 +61,25 @@ def splicer(column: str) -> Callable[[bytes, bytes], bytes]:
     return spliced
 
 
-def _card(card: ScoreCard, text: Callable[[str], str], dumps: Callable[[Any], str]) -> str:
-    parts = ",".join(
-        [f"{text(name)}:{_component(part, text, dumps)}" for name, part in card.components.items()]
-    )
-    reward = "null" if card.reward is None else repr(float(card.reward))
-    error = "" if card.error is None else f',"error":{text(card.error)}'
-    return (
-        f'{{"schema_version":{SCHEMA_VERSION},"reward":{reward},'
-        f'"status":"{card.status}"{error},"components":{{{parts}}}}}'
-    )
-
-
-def _component(part: Component, text: Callable[[str], str], dumps: Callable[[Any], str]) -> str:
-    # `float` turns numpy's and whole numbers into Python's; millions of rows pass here.
+def _component(part: Component) -> dict[str, Any]:
     raw, transformed, contribution = part.raw, part.transformed, part.contribution
-    return (
-        f'{{"raw":{"null" if raw is None else repr(float(raw))},'
-        f'"weight":{float(part.weight)!r},'
-        f'"transformed":{"null" if transformed is None else repr(float(transformed))},'
-        f'"contribution":{"null" if contribution is None else repr(float(contribution))},'
-        f'"status":"{part.status}",'
-        f"{_steps(part) if part.steps else ''}"
-        f'"info":{info_text(part.info, dumps) if part.info else "{}"},'
-        f'"error":{"null" if part.error is None else text(part.error)}}}'
-    )
+    data: dict[str, Any] = {
+        "raw": raw if type(raw) is float else _number(raw),
+        "weight": _number(part.weight),
+        "transformed": transformed if type(transformed) is float else _number(transformed),
+        "contribution": contribution if type(contribution) is float else _number(contribution),
+        "status": part.status,
+    }
+    if part.steps:
+        data["steps"] = [(float(step.value), step.char_start, step.char_end) for step in part.steps]
+    data["info"] = part.info
+    data["error"] = part.error
+    return data
 
 
-def _steps(part: Component) -> str:
-    listed = ",".join(
-        f"[{float(step.value)!r},{step.char_start},{step.char_end}]" for step in part.steps
-    )
-    return f'"steps":[{listed}],'
+def _number(value: float | None) -> float | None:
+    """Python's own float of numpy's and of whole numbers."""
+    return value if value is None or type(value) is float else float(value)
 
 
-def _encoder(text: Callable[[str], str], *, ensure_ascii: bool) -> Callable[[Any], str]:
-    """``json.dumps`` without white space, but that its C encoder is made once and not per call."""
-    slow = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=False, separators=(",", ":"))
-    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
-    if make is None:  # an interpreter without it
-        return slow.encode
-    # Without a table of containers a cycle is a RecursionError, which is as good here.
-    encode = make(None, slow.default, text, None, ":", ",", False, False, False)
-    return lambda value: "".join(encode(value, 0))
-
-
-_dumps = _encoder(_text, ensure_ascii=False)
-_dumps_ascii = _encoder(_ascii, ensure_ascii=True)
+_dumps: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode

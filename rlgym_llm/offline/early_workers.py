@@ -22,8 +22,12 @@ class EarlyWorkers:
     is: so they start at once, and wait for the settings, which `begin` gives them.
     """
 
-    def __init__(self, *, num_workers: int, timeout_s: float, memory_mb: int | None) -> None:
+    def __init__(
+        self, *, num_workers: int, num_early: int, timeout_s: float, memory_mb: int | None
+    ) -> None:
+        """``num_early`` of the workers start now; the others when they are wanted."""
         self.num_workers = num_workers
+        self.num_early = min(num_early, num_workers)
         self._folder = Path(tempfile.mkdtemp(prefix="rlgym-score-"))
         self._settings = self._folder / "settings.json"
         self.sandbox = Sandbox(
@@ -53,4 +57,4 @@ class EarlyWorkers:
     def _warm(self) -> None:
         # One that does not start says so again to whoever calls it.
         with contextlib.suppress(RlgymError):
-            self.sandbox.warm()
+            self.sandbox.warm(self.num_early)

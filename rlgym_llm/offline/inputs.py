@@ -13,7 +13,7 @@ from rlgym_llm.errors import DataError
 from rlgym_llm.layouts.layout import FIELDS, Layout, LayoutName, recognise
 from rlgym_llm.offline.chunks import LONGEST_LINE
 from rlgym_llm.offline.lines import parse_row
-from rlgym_llm.offline.samples import sample_columns
+from rlgym_llm.offline.samples import splits_rows
 from rlgym_llm.offline.settings import InputFile, file_format
 from rlgym_llm.rows.file_format import file_format as readable_format
 from rlgym_llm.rows.json_array import starts_array
@@ -71,7 +71,7 @@ def open_inputs(
 def _is_expanded(rows: Sequence[Mapping[str, Any]], layout: Layout) -> bool:
     for row in rows:
         with suppress(DataError):
-            return any(columns is not row for _, columns in sample_columns(row, 1, layout))
+            return splits_rows(row, layout)
     return False
 
 

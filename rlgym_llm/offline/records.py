@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -43,8 +44,16 @@ def hash64(text: str) -> int:
     >>> hash64("2 + 3 = ?") == hash64("2 + 3 = ?") != hash64("2 + 4 = ?")
     True
     """
+    return _short_hash(text) if len(text) <= _SHORT else _hash64(text)
+
+
+def _hash64(text: str) -> int:
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") or 1
+
+
+_SHORT = 64
+_short_hash = lru_cache(maxsize=4096)(_hash64)  # answers are short, and many are the same
 
 
 class Records:

@@ -43,7 +43,7 @@ def to_rollout(sample: Sample) -> Rollout:
             text=text, token_ids=sample.token_ids, logprobs=logprobs, finish_reason=reason
         )
     else:
-        completion = _completion(text, (), None, None, (), None, reason)
+        completion = _completion(text, (), None, None, (), None, reason, None)
     task = _task(prompt, sample.answer, sample.data_source, columns, sample.id)
     turn = _turn((), completion, (), None)
     group = sample.id if group is None else group

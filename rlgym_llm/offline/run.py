@@ -23,6 +23,9 @@ from rlgym_llm.offline.settings import OfflineSettings
 
 __all__ = ["Progress", "plan", "score_chunks"]
 
+_PATIENCE_S = 1.0
+"""Seconds of work after which it is worth starting another worker."""
+
 Progress = Callable[[Chunk], None]
 """Told of every chunk that is scored, also of those that were before."""
 
@@ -69,7 +72,8 @@ def score_chunks(
 ) -> int:
     """Scores every chunk that is not yet; returns the number of all.
 
-    As many are on their way as there are workers. Raises what the first of them raises.
+    As many are on their way as there are workers; those that did not start early begin where there
+    is still work after a while. Raises what the first of them raises.
     """
     done = finished_parts(settings.work)
     folder = os.getcwd()
@@ -78,7 +82,9 @@ def score_chunks(
     lock = threading.Lock()
     sandbox = workers.sandbox
 
-    def work() -> None:
+    def work(is_early: bool) -> None:
+        if not is_early and chunks.is_out_within(_PATIENCE_S):
+            return
         for chunk in chunks:
             try:
                 if chunk.name not in done:
@@ -92,8 +98,8 @@ def score_chunks(
             chunks.finish(chunk)
 
     with closing(sandbox), ThreadPoolExecutor(workers.num_workers) as threads:
-        for _ in range(workers.num_workers):
-            threads.submit(work)
+        for number in range(workers.num_workers):
+            threads.submit(work, number < workers.num_early)
         try:
             error = chunks.wait()
         except BaseException:  # such as KeyboardInterrupt
@@ -130,7 +136,7 @@ class _Shared:
                 if not isinstance(error, StopIteration):
                     self._errors[self.num_given] = error
                 self._is_stopped = True
-                self._changed.notify()
+                self._changed.notify_all()
                 raise StopIteration from None
             self._at_work.add(chunk.index)
             self.num_given += 1
@@ -138,19 +144,26 @@ class _Shared:
 
     def stop(self) -> None:
         """Gives out no further chunk."""
-        self._is_stopped = True
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def is_out_within(self, seconds: float) -> bool:
+        """Whether no chunk is left to give out, now or within so many seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._is_stopped, seconds)
 
     def finish(self, chunk: Chunk) -> None:
         with self._changed:
             self._at_work.discard(chunk.index)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def fail(self, chunk: Chunk, error: BaseException) -> None:
         with self._changed:
             self._at_work.discard(chunk.index)
             self._errors[chunk.index] = error
             self._is_stopped = True
-            self._changed.notify()
+            self._changed.notify_all()
 
     def wait(self) -> BaseException | None:
         """Waits until all is done, or until the first error in the order of the input is known."""

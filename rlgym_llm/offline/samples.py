@@ -17,7 +17,7 @@ from rlgym_llm.offline.rollouts import to_rollout
 from rlgym_llm.offline.settings import OfflineSettings
 from rlgym_llm.types import Rollout
 
-__all__ = ["Item", "Unit", "chunk_items", "chunk_units", "group_of", "sample_columns"]
+__all__ = ["Item", "Unit", "chunk_items", "chunk_units", "group_of", "splits_rows"]
 
 
 class Item(NamedTuple):
@@ -40,18 +40,18 @@ class Unit:
     bad: list[BadLine]
 
 
-def sample_columns(
-    row: Mapping[str, Any], number: int, layout: Layout
-) -> list[tuple[Sample, Mapping[str, Any]]]:
-    """The samples of a row, each with the columns that are written for it.
+def splits_rows(row: Mapping[str, Any], layout: Layout) -> bool:
+    """Whether a row holds several completions, each of which is written as a row of its own."""
+    return any(_columns(sample, row, layout) is not row for sample in layout.to_samples(row))
 
-    They are the row itself, unless it holds several completions. Raises DataError.
-    """
-    samples = layout.to_samples(row, number)
-    replies = layout.completion
-    if layout.name == "verl" and replies is not None and isinstance(row.get(replies), list):
-        return [(sample, {**row, replies: sample.completion}) for sample in samples]
-    return [(sample, sample.columns) for sample in samples]
+
+def _columns(sample: Sample, row: Mapping[str, Any], layout: Layout) -> Mapping[str, Any]:
+    """What is written for a sample: the row itself, unless it holds several completions."""
+    if layout.name == "verl":
+        replies = layout.completion
+        if replies is not None and isinstance(row.get(replies), list):
+            return {**row, replies: sample.completion}
+    return sample.columns
 
 
 def chunk_items(
@@ -60,12 +60,16 @@ def chunk_items(
     """What a chunk holds, from this sample of this line on."""
     file, column = settings.inputs[chunk.file], settings.score_column
     if file.format == "parquet":
-        entries = _parquet_entries(settings, chunk, start[0])
+        entries = _parquet_entries(settings, chunk)
     else:
-        entries = _line_entries(settings.at(file.path), chunk, start[0])
+        entries = _line_entries(settings.at(file.path), chunk)
     for number, text, row in entries:
+        if number < start[0]:
+            continue
         try:
-            if isinstance(row, BadRowError):
+            if row is None:
+                row = parse_row(text)
+            elif isinstance(row, BadRowError):
                 raise row
             items = _items(number, text, row, file.layout, column)
         except ValueError as error:  # also what no task or completion may be
@@ -85,30 +89,25 @@ def group_of(row: Mapping[str, Any], number: int, layout: Layout | None) -> str 
     return sample.id if sample.group is None else sample.group
 
 
-Entry = tuple[int, bytes, dict[str, Any] | BadRowError]
-"""The number of a line, what is written for it where its row stays as it is, and the row."""
+Entry = tuple[int, bytes, dict[str, Any] | BadRowError | None]
+"""The number of a line, what is written for it where its row stays as it is, and the row; None
+where it is to be read from the line."""
 
 
-def _line_entries(path: Path, chunk: Chunk, from_line: int) -> Iterator[Entry]:
-    for number, line in chunk_lines(path, chunk):
-        if number >= from_line:
-            try:
-                yield number, line, parse_row(line)
-            except BadRowError as error:
-                yield number, line, error
+def _line_entries(path: Path, chunk: Chunk) -> Iterator[Entry]:
+    return ((number, line, None) for number, line in chunk_lines(path, chunk))
 
 
-def _parquet_entries(settings: OfflineSettings, chunk: Chunk, from_line: int) -> Iterator[Entry]:
+def _parquet_entries(settings: OfflineSettings, chunk: Chunk) -> Iterator[Entry]:
     keeps = keeps_columns(settings)
     for number, row in enumerate(piece_rows(settings.work, chunk), start=chunk.first_line):
-        if number >= from_line:
-            if keeps:
-                yield number, b'{"row":%d}' % number, row
-                continue
-            try:
-                yield number, row_json(row), row
-            except ValueError as error:
-                yield number, b"", BadRowError(f"cannot be written as JSON: {error}")
+        if keeps:
+            yield number, b'{"row":%d}' % number, row
+            continue
+        try:
+            yield number, row_json(row), row
+        except ValueError as error:
+            yield number, b"", BadRowError(f"cannot be written as JSON: {error}")
 
 
 def _items(
@@ -117,7 +116,8 @@ def _items(
     if layout is None:
         raise BadRowError("the file's first rows did not say what its columns are")
     items = []
-    for index, (sample, columns) in enumerate(sample_columns(row, number, layout)):
+    for index, sample in enumerate(layout.to_samples(row, number)):
+        columns = _columns(sample, row, layout)
         if score_column in columns:
             raise BadRowError(f"column {score_column!r} is there already")
         data = text if columns is row else row_json(columns)

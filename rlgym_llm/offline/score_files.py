@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.errors import UserError
@@ -20,9 +22,11 @@ from rlgym_llm.offline.parquet_output import write_output
 from rlgym_llm.offline.part import part_file
 from rlgym_llm.offline.run import Progress, score_chunks
 from rlgym_llm.offline.settings import OfflineSettings
-from rlgym_llm.offline.summary import Summary, summarise
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig
+
+if TYPE_CHECKING:
+    from rlgym_llm.offline.summary import Summary
 
 __all__ = ["score_files"]
 
@@ -56,6 +60,8 @@ def score_files(
     if not output.parent.is_dir():
         raise UserError(f"there is no folder {output.parent} for {output.name}")
     started = time.monotonic()
+    # Numpy takes a while to import: beside the workers, not before they have work.
+    threading.Thread(target=import_module, args=("rlgym_llm.offline.summary",), daemon=True).start()
     with _work_folder(settings.work, mark, overwrite=overwrite):
         num_parts = score_chunks(
             settings,
@@ -64,6 +70,8 @@ def score_files(
             by_group=composer.needs_groups,
             progress=progress,
         )
+        from rlgym_llm.offline.summary import summarise
+
         weights = composer.weights(settings.step)
         summary = summarise(settings, weights, num_parts, ks=ks, by_group=composer.needs_groups)
         summary["seconds"] = time.monotonic() - started

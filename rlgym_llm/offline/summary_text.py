@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlgym_llm.counted import counted
 from rlgym_llm.offline.part import without_rollout
-from rlgym_llm.offline.summary import Summary
 from rlgym_llm.scores import ScoreStatus
+
+if TYPE_CHECKING:
+    from rlgym_llm.offline.summary import Summary
 
 __all__ = ["component_table", "summary_lines"]
 

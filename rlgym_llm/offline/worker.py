@@ -6,14 +6,13 @@ import gc
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.errors import DataError
 from rlgym_llm.offline.card_json import card_json, splicer
 from rlgym_llm.offline.chunks import Chunk
 from rlgym_llm.offline.failing import Failures, OfflinePlugins, failing_composer
-from rlgym_llm.offline.isolate import Mode
 from rlgym_llm.offline.pace import Pace, Pulse
 from rlgym_llm.offline.part import Part, Place
 from rlgym_llm.offline.records import Records, hash64
@@ -24,6 +23,9 @@ from rlgym_llm.reward_config import RewardsConfig, build_rewards
 from rlgym_llm.scores import FAILED, ScoreCard
 from rlgym_llm.votes import said_answer, tells_answer
 from rlgym_llm.working_folder import inside
+
+if TYPE_CHECKING:
+    from rlgym_llm.offline.isolate import Mode
 
 __all__ = ["ChunkScorer", "open_scorer"]
 
@@ -187,7 +189,8 @@ class ChunkScorer:
             return 0
         if part.raw is not None and part.raw >= self._settings.right_from:
             return 1  # right answers are all one, however they are written
+        if (answer := said_answer(part.info)) is not None:
+            return hash64(answer)
         if tells_answer(part.info):
-            answer = said_answer(part.info)
-            return 0 if answer is None else hash64(answer)
+            return 0
         return hash64((item.sample.completion or "").strip())

@@ -185,7 +185,7 @@ class _Attempt:
         limit = asyncio.timeout(bound.timeout_s)
         start = time.perf_counter()
         try:
-            check_needs(bound.reward, rollout)
+            check_needs(bound.reward, [rollout])
             if bound.timeout_s is not None:
                 row.until = time.monotonic() + bound.timeout_s
             async with limit:

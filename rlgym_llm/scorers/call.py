@@ -114,9 +114,12 @@ def split_rows(call: Call) -> list[Call]:
 
 def in_order(found: Iterable[tuple[Call, Sequence[Score]]]) -> list[Score]:
     """The scores of all calls in the order of the rollouts."""
+    calls = list(found)
+    if len(calls) == 1:  # whose places are all there are, in order
+        return list(calls[0][1])
     scores = {
         place: score
-        for call, scores in found
+        for call, scores in calls
         for place, score in zip(call.places, scores, strict=True)
     }
     return [scores[place] for place in range(len(scores))]

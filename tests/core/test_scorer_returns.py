@@ -19,7 +19,7 @@ import scorer_returns as targets
 from rlgym_llm.env import TextEnv
 from rlgym_llm.errors import RewardError
 from rlgym_llm.offline.card_json import card_json
-from rlgym_llm.plain import info_text, plain
+from rlgym_llm.plain import json_data, plain
 from rlgym_llm.rewards import Reward, RewardContext, build_reward, reward
 from rlgym_llm.score import score_rollouts
 from rlgym_llm.scorers import call as scorer_call
@@ -289,4 +289,4 @@ def test_plain_is_json_data_and_stays_as_it_is(value):
 
 @given(st.dictionaries(st.text(), _ANY))
 def test_an_info_is_written_as_an_object(info):
-    assert set(json.loads(info_text(info))) == set(info)
+    assert set(json.loads(json.dumps(json_data(info), allow_nan=False))) == set(info)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rlgym_llm.accuracy import accuracy_component
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.generate import Generator, SamplingParams
@@ -25,7 +26,7 @@ from rlgym_llm_trainers.preparation import (
     validation_params,
     validation_tasks,
 )
-from rlgym_llm_trainers.run_rewards import accuracy_component, rewards_of
+from rlgym_llm_trainers.run_rewards import rewards_of
 
 __all__ = ["EvalSession", "open_eval"]
 
@@ -97,7 +98,7 @@ def open_eval(settings: EvalSettings, note: Callable[[str], None]) -> EvalSessio
         tasks=tasks,
         envs=EnvPool(lambda: env),
         composer=composer,
-        accuracy=accuracy_component(env, rewards),
+        accuracy=accuracy_component(rewards, plugins, env.accuracy),
         params=validation_params(config),
         limits=episode_limits(config, policy),
         fixed=fixed,

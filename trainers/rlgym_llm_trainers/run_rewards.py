@@ -8,7 +8,7 @@ from rlgym_llm.env import TextEnv
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.reward_config import RewardsConfig
 
-__all__ = ["accuracy_component", "check_scoring", "rewards_of"]
+__all__ = ["check_scoring", "rewards_of"]
 
 
 def rewards_of(config: TrainConfig, env: TextEnv) -> RewardsConfig:
@@ -17,14 +17,6 @@ def rewards_of(config: TrainConfig, env: TextEnv) -> RewardsConfig:
     if not rewards.components:  # only the rules were given, so the environment's terms stay
         rewards = rewards.model_copy(update={"components": env.rewards.components})
     return rewards
-
-
-def accuracy_component(env: TextEnv, rewards: RewardsConfig) -> str | None:
-    """The component that says right or wrong: by its name, else the first with that reward."""
-    if env.accuracy in rewards.components:
-        return env.accuracy
-    named = (n for n, component in rewards.components.items() if component.reward == env.accuracy)
-    return next(named, None)
 
 
 def check_scoring(config: TrainConfig, composer: RewardComposer) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlgym_llm.accuracy import accuracy_component
 from rlgym_llm.batch_arithmetic import plan_batches
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.composition.coverage import check_coverage
@@ -36,7 +37,7 @@ from rlgym_llm_trainers.preparation import (
     validation_tasks,
 )
 from rlgym_llm_trainers.run_folder import RunFolder
-from rlgym_llm_trainers.run_rewards import accuracy_component, check_scoring, rewards_of
+from rlgym_llm_trainers.run_rewards import check_scoring, rewards_of
 
 __all__ = ["Session", "open_session"]
 
@@ -149,7 +150,7 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         val_envs=EnvPool(lambda: val_env or env),
         train_composer=train_composer,
         val_composer=val_composer,
-        accuracy=accuracy_component(env, rewards),
+        accuracy=accuracy_component(rewards, plugins, env.accuracy),
         train_params=SamplingParams(
             max_new_tokens=config.data.max_response_length,
             temperature=config.rollout.temperature,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from rlgym_llm.errors import UserError
+from rlgym_llm_rewards.math.gold import read_gold
 from rlgym_llm_rewards.math.policy import Policy, get_policy
 from rlgym_llm_rewards.math.proof import NUM_WORKERS
 from rlgym_llm_rewards.math.verdict import Verdict
 from rlgym_llm_rewards.math.verify import NeedsProofError, verified, verify
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["verify_async", "verify_many"]
 
@@ -39,12 +42,13 @@ def verify_many(
             "give as many of each"
         )
     policy = get_policy(policy)
+    targets = {gold: read_gold(gold, policy) for gold in dict.fromkeys(golds)}
     verdicts: dict[int, Verdict] = {}
     rows = list(zip(completions, golds, prompts, strict=True))
     waiting = []
     for index, (completion, gold, prompt) in enumerate(rows):
         try:
-            verdicts[index] = verified(completion, gold, prompt, policy, defer=True)
+            verdicts[index] = verified(completion, gold, prompt, policy, targets[gold], defer=True)
         except NeedsProofError:
             waiting.append(index)
 
@@ -53,6 +57,8 @@ def verify_many(
         return verify(completion, gold, prompt=prompt, policy=policy)
 
     if waiting:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(min(NUM_WORKERS, len(waiting))) as threads:
             verdicts.update(zip(waiting, threads.map(prove, waiting), strict=True))
     return [verdicts[index] for index in range(num)]
@@ -62,9 +68,11 @@ async def verify_async(
     completion: str, gold: str, *, prompt: str | None = None, policy: str | Policy = "standard"
 ) -> Verdict:
     """As `verify`, from any event loop; a proof is waited for in a thread."""
+    import asyncio
+
     policy = get_policy(policy)
     try:
-        return verified(completion, gold, prompt, policy, defer=True)
+        return verified(completion, gold, prompt, policy, read_gold(gold, policy), defer=True)
     except NeedsProofError:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
@@ -75,6 +83,8 @@ async def verify_async(
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
     """As many threads as there are workers: the rest of the calls wait without one."""
+    from concurrent.futures import ThreadPoolExecutor
+
     if hasattr(os, "register_at_fork"):  # threads do not survive a fork
         os.register_at_fork(after_in_child=_threads.cache_clear)
     return ThreadPoolExecutor(NUM_WORKERS, thread_name_prefix="rlgym-verify")

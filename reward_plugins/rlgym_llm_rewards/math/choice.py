@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 
+from rlgym_llm.lazy_pattern import lazy_pattern
+
 __all__ = ["choice_of_gold", "choices", "has_words", "is_words", "same_word", "words"]
 
-_TEXT = re.compile(
+_TEXT = lazy_pattern(
     r"\\(?:text(?:bf|it|rm|sf|tt|up|normal)?|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}"
 )
-_GOLD = re.compile(r"\s*(?:\(([A-Z])\)|\{?([A-J])\}?\)?(?:[.:](?!\S)|(?=\s)|$))\s*(.*)", re.DOTALL)
-_LETTER = re.compile(r"(?<![A-Za-z\\])\(?([A-Za-z])\)?(?![A-Za-z'])")
-_OPTION = re.compile(r"\s*\(?([A-Za-z])(?:\)|[.:]|\s*$)\s*(.*)", re.DOTALL)
-_OTHER = re.compile(r"[^\w%+/.-]+", re.UNICODE)
+_GOLD = lazy_pattern(
+    r"\s*(?:\(([A-Z])\)|\{?([A-J])\}?\)?(?:[.:](?!\S)|(?=\s)|$))\s*(.*)", re.DOTALL
+)
+_LETTER = lazy_pattern(r"(?<![A-Za-z\\])\(?([A-Za-z])\)?(?![A-Za-z'])")
+_OPTION = lazy_pattern(r"\s*\(?([A-Za-z])(?:\)|[.:]|\s*$)\s*(.*)", re.DOTALL)
+_OTHER = lazy_pattern(r"[^\w%+/.-]+", re.UNICODE)
 
 
 def bare(text: str) -> str:
@@ -76,8 +80,8 @@ def words(text: str) -> str:
     return " ".join(_OTHER.sub(" ", bare(text).casefold()).strip(" .").split())
 
 
-_SPAN = re.compile(r"\\[A-Za-z]+|\$[^$]*\$")
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_SPAN = lazy_pattern(r"\\[A-Za-z]+|\$[^$]*\$")
+_WORD = lazy_pattern(r"[^\W\d_]{3,}")
 
 
 def has_words(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rlgym_llm.unchecked import unchecked
 from rlgym_llm_rewards.math.algebra.effort import EffortError, begin
 from rlgym_llm_rewards.math.algebra.form import TooLargeError, UndefinedError
 from rlgym_llm_rewards.math.choice import choices, same_word, words
@@ -28,6 +29,8 @@ from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
 
 __all__ = ["Case", "judge"]
 
+_verdict = unchecked(Verdict)
+
 
 class Case(NamedTuple):
     """An answer and what it is held against."""
@@ -46,28 +49,25 @@ class Case(NamedTuple):
         reason: str | None = None,
     ) -> Verdict:
         """The verdict; ``forms`` are the normal forms of answer and gold."""
-        return Verdict(
+        return _verdict(
             status, rule, self.answer, self.where, forms[0], self.gold.text, forms[1], reason
         )
 
 
 def judge(case: Case, prove: Prove) -> Verdict:
     """The verdict; ``prove`` is asked where values agree and nothing else decides."""
-    begin()
-    verdict = _by_text(case) or _by_number(case) or _by_letter(case) or _by_words(case)
+    if case.answer == case.gold.text:
+        return case.verdict(VerdictStatus.CORRECT, "identical")
+    verdict = _by_number(case) or _by_letter(case) or _by_words(case)
     if verdict is not None:
         return verdict
     if case.gold.is_large:
         return case.verdict(VerdictStatus.LIMIT, reason="a gold answer too large to be read")
+    begin()
     try:
         return _by_reading(case, prove)
     except RecursionError:
         return case.verdict(VerdictStatus.LIMIT, reason="nested too deeply")
-
-
-def _by_text(case: Case) -> Verdict | None:
-    same = case.answer == case.gold.text
-    return case.verdict(VerdictStatus.CORRECT, "identical") if same else None
 
 
 def _by_number(case: Case) -> Verdict | None:

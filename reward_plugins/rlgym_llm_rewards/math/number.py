@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from rlgym_llm.lazy_pattern import lazy_pattern
+from rlgym_llm.unchecked import unchecked
 from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, MAX_DIGITS
 
 __all__ = ["Number", "is_finite_decimal", "parse_number"]
@@ -17,7 +19,7 @@ _DIGITS = rf"(?:[1-9]\d{{0,2}}(?:{_SEPARATOR}\d{{3}})+(?!\d)|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
 _BRACED = rf"\{{\s?[-+−]?{_DECIMAL}\s?\}}"
 _CURRENCY = r"(?:\\?\$|[€£¥])"
-_NUMBER = re.compile(
+_NUMBER = lazy_pattern(
     rf"""
     (?P<sign>[-+−]?)\s?(?P<currency>{_CURRENCY}?)\s?(?P<sign2>[-+−]?)
     (?: (?P<top>{_DECIMAL}) (?: \s?/\s? (?P<bottom>{_DECIMAL}) )?
@@ -44,7 +46,7 @@ class Number:
     @property
     def is_finite(self) -> bool:
         """Whether it has a finite decimal: one that no rounding can stand for."""
-        return is_finite_decimal(self.value)
+        return type(self.value) is int or is_finite_decimal(self.value)
 
     def same_as(self, other: Number, *, percent_bare: bool = True) -> bool:
         """Whether both mean the same: 25% is 0.25 and also a bare 25, but 0.25 is not 25.
@@ -63,6 +65,9 @@ class Number:
         return Fraction(percent.value) / 100 == bare.value
 
 
+_number = unchecked(Number)
+
+
 def parse_number(text: str) -> Number | None:
     r"""The number that ``text`` is, or None where it is anything else or more than one number.
 
@@ -79,7 +84,7 @@ def parse_number(text: str) -> Number | None:
     if len(text) > MAX_CHARS:
         return None
     if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS:
-        return Number(int(text))
+        return _number(int(text), False, "")
     text = text.strip()
     match = _NUMBER.fullmatch(text)
     if match is None:

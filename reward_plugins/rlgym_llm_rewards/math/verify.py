@@ -42,7 +42,8 @@ def verify(
     >>> verify("The answer is 5 or 6.", "5").status, verify("#### 7200", "72").status
     (<VerdictStatus.AMBIGUOUS: 'ambiguous'>, <VerdictStatus.WRONG: 'wrong'>)
     """
-    return verified(completion, gold, prompt, get_policy(policy), defer=False)
+    policy = get_policy(policy)
+    return verified(completion, gold, prompt, policy, read_gold(gold, policy), defer=False)
 
 
 class NeedsProofError(Exception):
@@ -50,14 +51,15 @@ class NeedsProofError(Exception):
 
 
 def verified(
-    completion: str, gold: str, prompt: str | None, policy: Policy, *, defer: bool
+    completion: str, gold: str, prompt: str | None, policy: Policy, target: Gold, *, defer: bool
 ) -> Verdict:
-    """As `verify`; with ``defer`` raises NeedsProofError rather than wait for a proof."""
-    target = read_gold(gold, policy)
+    """As `verify`; with ``defer`` raises NeedsProofError rather than wait for a proof.
+
+    ``target`` is the gold answer as `read_gold` reads it.
+    """
     if target.problem is not None:
         return Verdict(VerdictStatus.BAD_GOLD, gold=target.text, reason=target.problem)
-    is_plain = prompt is None and not policy.require_box and policy.thinking != "require"
-    if completion == gold and is_plain and policy.extraction != "strict":
+    if completion == gold and prompt is None and _takes_bare_text(policy):
         return Verdict(VerdictStatus.CORRECT, "identical", target.text, "text", gold=target.text)
     found = extract(
         completion,
@@ -74,6 +76,11 @@ def verified(
         except _TimeoutVerdict as timeout:
             return timeout.verdict
     return _judged(found.text, found.where, target, policy, defer)
+
+
+def _takes_bare_text(policy: Policy) -> bool:
+    is_marked = policy.require_box or policy.thinking == "require"
+    return not is_marked and policy.extraction != "strict"
 
 
 def _judged(answer: str, where: Where, gold: Gold, policy: Policy, defer: bool) -> Verdict:

@@ -5,28 +5,29 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from rlgym_llm.lazy_pattern import lazy_pattern
 from rlgym_llm_rewards.math.extraction.found import Found
 from rlgym_llm_rewards.math.extraction.spans import tidy
 
 __all__ = ["Box", "answer_of", "boxes", "find_boxes", "is_unclosed"]
 
 # A box without braces holds a number, or one letter at the end of its line.
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     r"""\\(?:f?boxed|fbox|framebox|beginboxed)\s*+
         (?:\{ | (?P<bare>[-+−]?\d++(?:[.,]\d++)*+ | [A-Za-z](?=[ ]?[$.]?[ ]?(?:\n|$))))?
       | \\\\(?![A-Za-z]) | \\[{}] | [{}]""",
     re.VERBOSE,
 )
-_OPENING = re.compile(r"\\(?:f?boxed|fbox|framebox|beginboxed)\s*+\{")
+_OPENING = lazy_pattern(r"\\(?:f?boxed|fbox|framebox|beginboxed)\s*+\{")
 # All that may stand between two boxes of one list: no other word.
-_JOINT = re.compile(
+_JOINT = lazy_pattern(
     r"""(?: [\s,;&$] | \\[,;:! ()\[\]] | \\q?quad(?![A-Za-z]) | \b(?:and|or)\b
       | \\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:and|or|,|;)?\s*\} )*""",
     re.VERBOSE,
 )
 _MAX_JOINT = 200
-_INNER_BRACKETS = re.compile(r"\([^()]*+\)|\[[^\[\]]*+\]")
-_SEVERAL = re.compile(r"[,;]|\\pm|±|\b(?:and|or)\b")
+_INNER_BRACKETS = lazy_pattern(r"\([^()]*+\)|\[[^\[\]]*+\]")
+_SEVERAL = lazy_pattern(r"[,;]|\\pm|±|\b(?:and|or)\b")
 
 
 class Box(NamedTuple):

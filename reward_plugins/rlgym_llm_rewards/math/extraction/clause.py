@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rlgym_llm.lazy_pattern import lazy_pattern
 from rlgym_llm_rewards.math.extraction.denial import is_bound, is_operand, without_negation
 from rlgym_llm_rewards.math.extraction.letters import last_letter
 from rlgym_llm_rewards.math.extraction.spans import (
@@ -20,7 +21,7 @@ __all__ = ["answer_in", "denied_in", "is_plain"]
 
 _MAX_CLAUSE = 4096
 
-_LEAD = re.compile(
+_LEAD = lazy_pattern(
     r"""(?:\s*[=-]{3,}[ \t]*(?=\n))?+ [\s*_`"“”':：}]*+
     (?:(?:therefore|thus|hence|then|simply|just|clearly|exactly|indeed|surely|definitely|certainly
         |probably|likely|actually|now|still|also|either|for\s+sure|approximately|approx\.|about|around
@@ -30,24 +31,24 @@ _LEAD = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 # What is said of an answer instead of it.
-_REMARK = re.compile(
+_REMARK = lazy_pattern(
     r"""(?:(?:found|obtained|calculated|computed|determined|derived|reached|based|as\s+follows)\b
     | (?:correct|right|wrong|incorrect|reasonable|clear|obvious|above|below|shown|unknown)
       \b(?!\s*=))""",
     re.VERBOSE | re.IGNORECASE,
 )
-_REJECTED = re.compile(
+_REJECTED = lazy_pattern(
     r"\S{1,40}\s+(?:is|was|would\s+be)\s+(?:an?\s+)?(?:wrong|incorrect|not\b)", re.IGNORECASE
 )
-_END = re.compile(r"[.?!](?=[\s*_\"”')\]]|$)(?<!\d!)|[。！？]|\n|</|<?\|[a-z_]+\|>")
-_STARTS_PLAIN = re.compile(
+_END = lazy_pattern(r"[.?!](?=[\s*_\"”')\]]|$)(?<!\d!)|[。！？]|\n|</|<?\|[a-z_]+\|>")
+_STARTS_PLAIN = lazy_pattern(
     r"""[-−+±]?[\d$€£¥(\[{\\|√.<>≤≥∞½¼¾] | [A-Za-zα-ω](?![A-Za-z]) | [A-Z]{2,3}\s*[=(<>]
     | (?:sqrt|pi|sin|cos|tan|log|ln|exp)\b""",
     re.VERBOSE,
 )
 # Where an answer that starts like mathematics goes over into prose.
 _FUNCTION = r"(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|frac|and|or|[a-z]\b)"
-_PROSE = re.compile(
+_PROSE = lazy_pattern(
     rf"""(?:[,;:]|(?<!\s))\s+(?:because|since|so|which|as|where|for|when|if|in(?=\s+\w)|after|from|with|by|that|hence|thus
         |therefore|but|it|this|is|was|has|due|parce|car|donc|weil|non|not|rather)\b(?!\s*=)
     | (?<=[\d%}}$])\s+of\s+(?:the|them|all|these|those|his|her|its|their|our|my)\b
@@ -56,32 +57,32 @@ _PROSE = re.compile(
     | (?<=[\d)}}\]])\s?{SCRIPT}(?!(?:[和与及或、и]|или)\s?[-−$\\(\d])""",
     re.VERBOSE,
 )
-_REASON = re.compile(
+_REASON = lazy_pattern(
     r"(?:[,;]|(?<!\s))\s+(?:because|since|so|where|as|and\s+so|which(?!\s+(?:makes|gives|equals|totals)))\b|[，；]"
 )
 # The first letter decides where others are only talked about: "B: A is too small".
-_FIRST_LETTER = re.compile(
+_FIRST_LETTER = lazy_pattern(
     r"\(?[A-J]\)?+(?![A-Za-z0-9])"
     r"(?![\s*`_]*(?:[,/;(]|\b(?=[aomp]))[\s*`_]*"
     r"(?:(?:or|and|maybe|perhaps|possibly)\b[\s*`_]*){0,2}\(?[A-J]\b)"
 )
-_IN_BRACKETS = re.compile(r"\(([^(),]*=[^(),]*)\)")
-_CALCULATION = re.compile(r"<<[^<>\n]*+>>")  # the calculator's part of "2 * 3 = <<2*3=6>>6"
-_ONE_NUMBER = re.compile(rf"{THOUSANDS}|\d+(?:[.,]\d+)*")
-_WORDS = re.compile(r"[^\W\d_]{2,}")
-_LEADS_TO = re.compile(
+_IN_BRACKETS = lazy_pattern(r"\(([^(),]*=[^(),]*)\)")
+_CALCULATION = lazy_pattern(r"<<[^<>\n]*+>>")  # the calculator's part of "2 * 3 = <<2*3=6>>6"
+_ONE_NUMBER = lazy_pattern(rf"{THOUSANDS}|\d+(?:[.,]\d+)*")
+_WORDS = lazy_pattern(r"[^\W\d_]{2,}")
+_LEADS_TO = lazy_pattern(
     r"=\s*|\b(?:is|are|was|were|makes|gives|equals|totals?|becomes|est|ist|es|é|è|son|sind)\s+"
     r"(?:igual\s+a|égale?\s+à|gleich)?\s*|(?:是|等于)\s*"
 )
-_VALUE = re.compile(r"[$\\(\[{|√]*[-−+±]?[$€£¥(\[{\\|√]*[\d½¼¾π∞√\\]")
-_IS_VALUE = re.compile(rf"(?<!\s)\s+(?:is|are|was|equals?)\s+{_VALUE.pattern}")
+_VALUE = lazy_pattern(r"[$\\(\[{|√]*[-−+±]?[$€£¥(\[{\\|√]*[\d½¼¾π∞√\\]")
+_IS_VALUE = lazy_pattern(rf"(?<!\s)\s+(?:is|are|was|equals?)\s+{_VALUE.pattern}")
 # "3 pens and 5 more, so 8"
-_RESULT = re.compile(
+_RESULT = lazy_pattern(
     rf"(?<=[^\W\d_]),?\s(?:so|thus|hence|making|which\s+(?:makes|gives|is))\s"
     rf"(?:(?:it\s+is|that\s+is|in\s+total|a\s+total\s+of)\s)?(?={_VALUE.pattern})"
 )
-_CONTINUES = re.compile(r"\s*(?:[=<>≈+*/^]|,?\s*(?:or|and)\s+(?:\\?[\d$\\(]|-\d))")
-_PLAIN = re.compile(r"[-−]?\$?\d+(?:[.,]\d+)*(?:/\d+)?%?")
+_CONTINUES = lazy_pattern(r"\s*(?:[=<>≈+*/^]|,?\s*(?:or|and)\s+(?:\\?[\d$\\(]|-\d))")
+_PLAIN = lazy_pattern(r"[-−]?\$?\d+(?:[.,]\d+)*(?:/\d+)?%?")
 
 
 def is_plain(text: str) -> bool:

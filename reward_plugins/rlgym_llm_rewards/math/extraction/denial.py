@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from rlgym_llm.lazy_pattern import lazy_pattern
+
 __all__ = [
     "bounds_another",
     "is_bound",
@@ -19,7 +21,7 @@ _WINDOW = 120
 """Characters before an answer in which what denies it stands."""
 
 # Literal beginnings that are searched for at C speed: without any, nothing is denied.
-_HINT = re.compile(
+_HINT = lazy_pattern(
     "n(?:ot|ever|either|or|['’]t|icht|owhere|o es|o son|on è|ão|iet|ie jest)"
     "|N(?:ot|OT|ever|either|'T)"
     "|but|than|from|close|longer|likely|hardly|doubt|deny|refuse|reject|disagree|false|False|untrue"
@@ -30,15 +32,15 @@ _NOT = r"""(?:\b(?:not|never|neither|nor|cannot|nicht|pas|niet|no\s(?:es|son)|no
 _ALL_BUT = r"""\b(?: (?:anything|everything|all) \s+ but | (?:other|rather) \s+ than
     | different \s+ from | far \s+ from | nowhere \s+ near | (?:very\s+)? close \s+ to
     | no \s+ longer | unlikely | hardly )"""
-_NEGATION = re.compile(rf"{_NOT}|{_ALL_BUT}\b", re.VERBOSE | re.IGNORECASE)
+_NEGATION = lazy_pattern(rf"{_NOT}|{_ALL_BUT}\b", re.VERBOSE | re.IGNORECASE)
 # Right before the answer: "is not $42$", "is anything but 42".
-_NEGATED = re.compile(
+_NEGATED = lazy_pattern(
     rf"(?:{_NOT}|{_ALL_BUT})(?:\s+(?:to\s+)?(?:be|equal(?:\s+to)?|exactly))?[ $\\(:*]*\Z",
     re.VERBOSE | re.IGNORECASE,
 )
 # Further away, in what is said of the statement: "I doubt that it is 42", "it is not true that
 # n = 42", "the wrong answer is 42". People who doubt or refuse things may be counted.
-_DENIED = re.compile(
+_DENIED = lazy_pattern(
     rf"""(?: \b(?:I|we)\b [^.,;:!?\n]{{0,20}}? (?: \b(?:doubt|deny|refuse|reject|disagree)\b
         | {_NOT} (?!\s+(?:forget|only|just|hard|difficult)) (?:\s+\w+){{0,2}}? \s+
           (?: sure | certain | convinced | confident | think | believe | say | claim | agree
@@ -54,13 +56,13 @@ _DENIED = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 # Right before "answer": whose it is, or under what condition.
-_DISOWNED = re.compile(
+_DISOWNED = lazy_pattern(
     r"""(?: \b(?:wrong|incorrect|false|previous|user['’]?s) (?:\s+final)?
     | \b(?:if|whether|suppose|supposing|assume|assuming|unless) (?:\s+that)?
       (?:\s+(?:the|my|our|an?))? (?:\s+(?:final|correct|right))? ) \s+ \Z""",
     re.VERBOSE | re.IGNORECASE,
 )
-_DISOWNS = re.compile("wrong|Wrong|ncorrect|alse|revious|ser|if|If|hether|uppos|ssum|nless")
+_DISOWNS = lazy_pattern("wrong|Wrong|ncorrect|alse|revious|ser|if|If|hether|uppos|ssum|nless")
 _WRONG = r"""(?: wrong | incorrect | false | mistaken
     | not \s+ (?: correct | right | true | the \s+ (?:\w+\s+)? (?:answer|solution|result|value) )
     ) \b (?!\s+to\b)"""
@@ -72,7 +74,7 @@ _FAILS = r"""(?: (?:is|was|seems) \s+ (?:impossible|not\s+(?:possible|valid|it))
     | (?:does|did|will|can)(?:\s?not|n['’]t) \s+ (?:work|be\s+(?:it|right|correct|true)) )
     \b (?!\s+(?:to|for|that|if|when|with|in)\b)"""
 # Right behind the answer: "is wrong", ". That is incorrect", "(wrong)", "? No".
-_REJECTED = re.compile(
+_REJECTED = lazy_pattern(
     rf"""[\s$\\)}}\]*.,;:]{{0,8}} (?:
       {_SECOND_THOUGHT}{{0,2}} (?:(?:but|and|which|that|this|it)(?:\s+|(?=['’]s\b))){{0,2}}
         (?: (?:{_IS}|['’]s)\s+{_ADVERB}{_WRONG} | {_IS}n['’]t\s+(?:correct|right|true|the\b) )
@@ -81,17 +83,17 @@ _REJECTED = re.compile(
     | {_IS}\s+not\s+the\b | [(\[–—-]\s*(?:{_IS}\s+|this\s+is\s+)?{_WRONG} | \?\s*No\b | [❌✗✘] )""",
     re.VERBOSE | re.IGNORECASE,
 )
-_REJECTS_ITSELF = re.compile(
+_REJECTS_ITSELF = lazy_pattern(
     rf"[\w)\]][\s([,;:–—-]+(?:(?:which\s+)?{_IS}\s+{_ADVERB})?(?:{_WRONG}|not\s+the\b)|[❌✗✘]",
     re.VERBOSE | re.IGNORECASE,
 )
-_SAYS_WRONG = re.compile("wrong|Wrong|WRONG|incorrect|Incorrect|false|mistaken|not|NOT|❌|✗|✘")
-_TEXT = re.compile(r"\\(?:text\w*|math[a-z]+|mbox)\s*\{|[{}~]|\\[ ,;:]")
+_SAYS_WRONG = lazy_pattern("wrong|Wrong|WRONG|incorrect|Incorrect|false|mistaken|not|NOT|❌|✗|✘")
+_TEXT = lazy_pattern(r"\\(?:text\w*|math[a-z]+|mbox)\s*\{|[{}~]|\\[ ,;:]")
 
 _PART = r"""(?:half|halves|third|quarter|fourth|fifth|sixth|eighth|tenth|hundredth|square|cube|root
     |sum|product|difference|quotient|multiple|factor|divisor|power|reciprocal|inverse|opposite
     |negative|logarithm|percent|%)s?"""
-_BOUND = re.compile(
+_BOUND = lazy_pattern(
     rf"""(?:slightly\s+|much\s+|just\s+|strictly\s+|a\s+(?:bit|little)\s+)? (?:
       (?:greater|less|more|fewer|larger|smaller|bigger|higher|lower)\s+than
     | at\s+(?:least|most) | (?:no|not)\s+(?:more|less|fewer|greater)\s+than | up\s+to | between
@@ -99,13 +101,13 @@ _BOUND = re.compile(
     | (?:\w+\s+){{0,2}}?{_PART}\s+of ) \s+ (?=[$\\(\d−-])""",
     re.VERBOSE | re.IGNORECASE,
 )
-_THAN = re.compile(
+_THAN = lazy_pattern(
     r"""(?: \b(?:greater|less|more|fewer|larger|smaller|bigger|higher|lower)\s+than
       | \banswer\s+is\s+(?:at\s+(?:least|most)|up\s+to|above|below|over|under) )
       \s+ [$\\(\[*\s]*\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
-_OPERAND = re.compile(
+_OPERAND = lazy_pattern(
     rf"\b(?:than|{_PART}\s+of)\s+[$\\(*]*\Z",
     re.VERBOSE | re.IGNORECASE,
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
+from rlgym_llm.lazy_pattern import lazy_pattern
+from rlgym_llm.unchecked import unchecked
 from rlgym_llm_rewards.math.extraction.clause import is_plain
 from rlgym_llm_rewards.math.extraction.denial import (
     bounds_another,
@@ -19,17 +19,18 @@ from rlgym_llm_rewards.math.policy import Policy
 
 __all__ = ["LAST_NUMBER", "at_the_end", "in_last_line"]
 
-_LAST_BOX = re.compile(r"\\boxed\{([^{}\\\s][^{}\\]*+)\}[\s$.)\]\\]*+\Z")
-LAST_NUMBER = re.compile(r"[ \t]*([-−]?\$?[0-9]+(?:[.,][0-9]+)*(?:/[0-9]+)?%?)\.?[ \t\r\n]*\Z")
+_found = unchecked(Found)
+_LAST_BOX = lazy_pattern(r"\\boxed\{([^{}\\\s][^{}\\]*+)\}[\s$.)\]\\]*+\Z")
+LAST_NUMBER = lazy_pattern(r"[ \t]*([-−]?\$?[0-9]+(?:[.,][0-9]+)*(?:/[0-9]+)?%?)\.?[ \t\r\n]*\Z")
 """One number as it is mostly written, and nothing behind it."""
-_LAST_LINE = re.compile(rf"(####|A:){LAST_NUMBER.pattern}")
+_LAST_LINE = lazy_pattern(rf"(####|A:){LAST_NUMBER.pattern}")
 _ARTICLES = ("the ", "The ", "nal ", "our ", "")
 # What may join, negate or work on the number behind it: a closer look is needed.
 _OPERATORS = tuple(
     " or, and, not,n't,n’t, be, ou, et,nicht, pas, oder, und, but, from, to, near, than, of,f the"
     ",aybe, y, e, o, и,или,не".split(",")
 )
-_ANOTHER = re.compile(r"(?:and|or|,|y|und|и)\s[A-Za-z](?:_?\d|[₀-₉])?\s?=\s?\Z")
+_ANOTHER = lazy_pattern(r"(?:and|or|,|y|und|и)\s[A-Za-z](?:_?\d|[₀-₉])?\s?=\s?\Z")
 
 
 def in_last_line(text: str, policy: Policy) -> Found | None:
@@ -43,7 +44,7 @@ def in_last_line(text: str, policy: Policy) -> Found | None:
     line = None if policy.require_box else _LAST_LINE.match(text, start)
     if line is None:
         return None
-    return Found(line[2], "hash" if line[1] == "####" else "phrase", start)
+    return _found(line[2], "hash" if line[1] == "####" else "phrase", start, ())
 
 
 def at_the_end(text: str, policy: Policy) -> Found | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rlgym_llm.lazy_pattern import lazy_pattern
 from rlgym_llm_rewards.math.extraction.boxes import Box, answer_of, boxes, find_boxes, is_unclosed
 from rlgym_llm_rewards.math.extraction.clause import answer_in, denied_in
 from rlgym_llm_rewards.math.extraction.denial import (
@@ -30,8 +31,8 @@ from rlgym_llm_rewards.math.policy import Policy
 __all__ = ["Found", "Where", "boxes", "extract", "extract_gold"]
 
 _MAX_TRIES = 16
-_SENTENCE_END = re.compile(r"[.?!](?=\s|$)|\n")
-_OR_ELSE = re.compile(
+_SENTENCE_END = lazy_pattern(r"[.?!](?=\s|$)|\n")
+_OR_ELSE = lazy_pattern(
     r"""[\s$\\)*`]{0,6}
     (?: \b(?:or|oder|ou)\s+ (?:maybe\s+|perhaps\s+|possibly\s+|else\s+)?
       | [,;(]?\s* (?:or\s+)? (?:maybe|perhaps|possibly|alternatively),?\s+
@@ -40,7 +41,7 @@ _OR_ELSE = re.compile(
     re.VERBOSE,
 )
 # A unit that stands behind a box, unless more words make another unit of it.
-_UNIT = re.compile(
+_UNIT = lazy_pattern(
     r"""(?:[$\s]|\\[),;!\s]){0,4} (?:\\text\{\s*)? ( \\?%(?!\s*\w)
       | (?:(?:square|cubic|sq\.?|cu\.?)\s)?
         (?P<name>[A-Za-z]{2,12} (?:/[a-z]{1,4}|\sper\s[a-z]{1,8})? | (?<=[\s{])[gmL])
@@ -48,7 +49,7 @@ _UNIT = re.compile(
     re.VERBOSE,
 )
 _NO_UNIT = frozenset("in unit units am pm cu US".split())
-_STATES = re.compile(r"\d|[=<>^\\√π∞]|^\W*[A-Z]\W*$|^\W*\w+\W*$")
+_STATES = lazy_pattern(r"\d|[=<>^\\√π∞]|^\W*[A-Z]\W*$|^\W*\w+\W*$")
 
 
 def extract(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from rlgym_llm.lazy_pattern import lazy_pattern
 from rlgym_llm_rewards.math.extraction.spans import Piece
 
 __all__ = ["last_letter"]
@@ -13,9 +14,9 @@ _LETTER = r"(?<![A-Za-z0-9'’_\\])(?:\([A-J]\)|[A-J])(?![A-Za-z0-9'’_])(?!\s[
 _GAP = r"[\s*`_$]{0,6}"
 _OR = r"(?:and|or|maybe|perhaps|possibly|alternatively)\b"
 _JOINT = rf"{_GAP}(?:[,/;(]{_GAP}(?:{_OR}{_GAP}){{0,2}}|{_OR}{_GAP}(?:{_OR}{_GAP})?)"
-_LETTERS = re.compile(rf"{_LETTER}(?:{_JOINT}{_LETTER})*+")
+_LETTERS = lazy_pattern(rf"{_LETTER}(?:{_JOINT}{_LETTER})*+")
 # Letters that are named only to be set aside, and words that look like letters.
-_NO_CHOICE = re.compile(
+_NO_CHOICE = lazy_pattern(
     rf"""(?: (?i:\b(?:not|never|nor|neither|than|without|cannot|non|pas|nicht|eliminat\w+|exclud\w+
         |reject\w*|discard\w*|dismiss\w*|(?:rul|cross)\w*\s+out)\b) | n['’]t\b | 不是 )
       (?:\s*(?:be|choose|options?|choices?|answers?|the|both)\b)*+ {_GAP} {_LETTERS.pattern}
@@ -26,18 +27,18 @@ _NO_CHOICE = re.compile(
     | \bA\b(?=\s(?!(?:is|or|and|because|since|as|possibly|maybe|perhaps)\b)[a-z])""",
     re.VERBOSE,
 )
-_PICKED = re.compile(rf"({_LETTER})\s+(?:is|must\sbe)\s+(?:the\s+)?(?:correct|right|best|answer)")
+_PICKED = lazy_pattern(rf"({_LETTER})\s+(?:is|must\sbe)\s+(?:the\s+)?(?:correct|right|best|answer)")
 # What decides for a letter where others stand before it.
-_DECIDED = re.compile(
+_DECIDED = lazy_pattern(
     rf"""(?i:\b(?:so|thus|hence|therefore|leaving|leaves|choose|chose|pick|select|go\s+with|answer
       |must\s+be|it\s+is|it['’]s)\b)
     (?:\s+(?:only|just|with|we|I|choose|pick|select|the|answer|option|choice|is|it|must|be)\b|[,:]|it['’]s)*+
     {_GAP} (?P<chosen>{_LETTERS.pattern})""",
     re.VERBOSE,
 )
-_SET_OFF = re.compile(r"[()*`]")
-_SINGLE = re.compile(_LETTER)
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
+_SET_OFF = lazy_pattern(r"[()*`]")
+_SINGLE = lazy_pattern(_LETTER)
+_SENTENCE_END = lazy_pattern(r"[.!?](?=\s|$)|[。！？\n]")
 
 
 def last_letter(text: str) -> Piece | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from rlgym_llm.lazy_pattern import lazy_pattern
 from rlgym_llm_rewards.math.extraction.denial import is_denied, is_disowned
 from rlgym_llm_rewards.math.extraction.found import Where
 
@@ -18,26 +19,28 @@ _MAX_TRIES = 256
 _VERB = r"""(?: [:：=]
     | (?: (?:will|would|should|must|has\s+to|can\s+only)\s+be | is | are | was | were
       | equals? | becomes | comes\s+out\s+to(?:\s+be)? )(?![A-Za-z'’]) )"""
-_ANSWER = re.compile(
+_ANSWER = lazy_pattern(
     rf"""answers?(?![A-Za-z])
     (?:[ ](?:to|in|for|of)[ ][^.\n:=$]{{0,80}}? | ,[^.,\n]{{0,60}}, | [ ]?\([^)\n]{{0,40}}\))?
     [*_\s"]*+ {_VERB}""",
     re.VERBOSE | re.IGNORECASE,
 )
 # A heading: the answer stands on the next line, or in math beside it.
-_HEADING = re.compile(r"answer[*_]*+[ \t]*+(?=\n|\$|\\[(\[])", re.IGNORECASE)
-_HEADING_START = re.compile(r"[#*_\s\d.]*+(?:the\s+)?(?:final\s+|my\s+|correct\s+)?", re.IGNORECASE)
+_HEADING = lazy_pattern(r"answer[*_]*+[ \t]*+(?=\n|\$|\\[(\[])", re.IGNORECASE)
+_HEADING_START = lazy_pattern(
+    r"[#*_\s\d.]*+(?:the\s+)?(?:final\s+|my\s+|correct\s+)?", re.IGNORECASE
+)
 # A row of a table: its second cell, unless this is the row of headings.
-_CELL = re.compile(
+_CELL = lazy_pattern(
     r"answer[*_ ]*+\|[ ]*+(?=[^\s|][^|\n]*+\|)(?![^\n]*+\n[ ]*+\|?[ ]*+:?--)", re.IGNORECASE
 )
-_CELL_START = re.compile(r"[ ]*\|[*_ ]*(?:the\s+)?(?:final\s+|my\s+|correct\s+)?", re.IGNORECASE)
-_INSTRUCTION = re.compile(
+_CELL_START = lazy_pattern(r"[ ]*\|[*_ ]*(?:the\s+)?(?:final\s+|my\s+|correct\s+)?", re.IGNORECASE)
+_INSTRUCTION = lazy_pattern(
     r"""\b(?:find|express|give|write|compute|determine|check)\s(?:the|an|our|my)(?:\sfinal)?\s\Z""",
     re.IGNORECASE,
 )
-_CHOICE = re.compile(rf"(?:[Oo]ption|[Cc]hoice|[Ll]etter)\s*+{_VERB}", re.VERBOSE)
-_FOREIGN = re.compile(
+_CHOICE = lazy_pattern(rf"(?:[Oo]ption|[Cc]hoice|[Ll]etter)\s*+{_VERB}", re.VERBOSE)
+_FOREIGN = lazy_pattern(
     r"""(?:
       (?:答案|答え|正解|정답|[Оо]твет|الإجابة|الجواب|उत्तर|[Rr]éponse|[Rr]espuesta|[Aa]ntwort|[Rr]isposta
         |[Rr]esposta|[Aa]ntwoord|[Oo]dpowiedź|[Đđ]áp[ ]án)
@@ -46,7 +49,7 @@ _FOREIGN = re.compile(
     | (?:答|답)[*_\s]*+[:：] )[:：]?""",
     re.VERBOSE,
 )
-_FOREIGN_HINT = re.compile("答|正解|정답|твет|جابة|جواب|उत्तर|éponse|dpowied|áp án")
+_FOREIGN_HINT = lazy_pattern("答|正解|정답|твет|جابة|جواب|उत्तर|éponse|dpowied|áp án")
 
 
 class Marker(NamedTuple):

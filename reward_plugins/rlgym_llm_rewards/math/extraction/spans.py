@@ -6,6 +6,8 @@ import re
 from itertools import pairwise
 from typing import NamedTuple
 
+from rlgym_llm.lazy_pattern import lazy_pattern
+
 __all__ = [
     "NUMBER",
     "SCRIPT",
@@ -34,25 +36,25 @@ _SYMBOLS += [(0x1F000, 0x1FAFF)]
 _EDGES = _EDGE + "".join(chr(code) for first, last in _SYMBOLS for code in range(first, last + 1))
 _ENDS_IN = (".", "。", "\\", "~", "_", "$", *(f"\\{space}" for space in (*",;:!", "quad", "qquad")))
 _STARTS_WITH = ("\\", "~")
-_LEADING = re.compile(r"(?:[\s~]|\\(?:[,;:!\s]|q?quad(?![A-Za-z])|\\(?![A-Za-z{}])))++")
-_LABEL = re.compile(
+_LEADING = lazy_pattern(r"(?:[\s~]|\\(?:[,;:!\s]|q?quad(?![A-Za-z])|\\(?![A-Za-z{}])))++")
+_LABEL = lazy_pattern(
     r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*?(?:[A-Za-z]{3}[^{}]*\}\s*[=:]|:\s*\})\s*(?=\S)"
 )
 
-_DELIMITER = re.compile(r"(?<!\\)\$\$?|(?<!\\)\\[()\[\]]")
-_CLOSING_DOLLAR = re.compile(r"\$(?!\d|<<)")
+_DELIMITER = lazy_pattern(r"(?<!\\)\$\$?|(?<!\\)\\[()\[\]]")
+_CLOSING_DOLLAR = lazy_pattern(r"\$(?!\d|<<)")
 _CLOSING = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]"}
-_NO_WORDS = re.compile(
+_NO_WORDS = lazy_pattern(
     r"\\(?:text\w*|math[a-z]+|mbox|operatorname|begin|end)\s*\{[^{}]*+\}|\\(?:[A-Za-z]++|[,;:!])"
 )
-_WORD = re.compile(r"[^\W\d_]{3,}")
-_DANGLING = re.compile(r"(?:\band|\bor|[-+=,])\s*\Z")
+_WORD = lazy_pattern(r"[^\W\d_]{3,}")
+_DANGLING = lazy_pattern(r"(?:\band|\bor|[-+=,])\s*\Z")
 _MAYBE = r"(?:maybe|perhaps|possibly|alternatively)"
-_JOINT = re.compile(
+_JOINT = lazy_pattern(
     rf"\s*(?:[,;/&]|,?\s*(?:and|(?:or\s+)?{_MAYBE}|or|et|ou|und|oder|y|o|e|и|или|和|或|及|与))?\s*"
 )
 # What other languages, and doubt, put between two values.
-_OTHER_JOINT = re.compile(
+_OTHER_JOINT = lazy_pattern(
     rf"""(?<=[\d)}}\]%])
     (?: (?P<or>,?\s+(?:oder|ou|или)\s+ | (?<=\d)\s+o\s+(?=[-−]?\d) | \s*或者?\s*
           | [,;]?\s\(?(?:or\s+)?{_MAYBE}\s+ )
@@ -60,7 +62,7 @@ _OTHER_JOINT = re.compile(
     (?=(?:[A-Za-z]\s?=\s?)?[-−]?[$\\(\[√\d])""",
     re.VERBOSE,
 )
-_TIE = re.compile(r"(?<=\d)~(?=\d{3}(?!\d))")
+_TIE = lazy_pattern(r"(?<=\d)~(?=\d{3}(?!\d))")
 
 _UNIT = r"""(?:
     \s?(?:\\?%|‰|°\s?[CF]?|\^?\{?\\(?:degree|circ)\b\}?|[€£¥](?!\d)|\\?\$(?![\w\\(]))
@@ -84,7 +86,7 @@ _NAME = r"(?:[A-Za-zπθ∞](?![^\W\d_]|['’]s)|(?:sqrt|pi|sin|cos|tan|log|ln|e
 _ATOM = rf"""[(\[{{|√]*+ (?:{NUMBER} | (?<![^\W\d]){_NAME})
     (?: [)\]}}|!⁻⁺⁰¹²³⁴-⁹]++ | [_^]\{{?[-−]?\w++\}}? )*+"""
 # Atoms joined by operators, or standing without a space beside a bracket.
-_EXPRESSION = re.compile(
+_EXPRESSION = lazy_pattern(
     rf"(?>{_ATOM}(?:(?:[ ]?(?:[-+−*/×÷·^]|\*\*)[ ]?|(?=[(\[√πA-Za-z])){_ATOM})*+)",
     re.VERBOSE,
 )
@@ -93,25 +95,25 @@ SCRIPT = (
     r"\u3001-\u9fff\uac00-\ud7af\uff01-\uff0f])"
 )
 """Before a letter or sign of a script in which units and words follow a number without a space."""
-_SIMPLE = re.compile(r"[-−]?[$€£¥]?\d+(?:[.,]\d+)*")
-_SUFFIX = re.compile(rf"(?:{_UNIT})?+", re.VERBOSE)
-_ENDS = re.compile(r"(?=[\s.,;:!?)*`\"'”’<]|$)(?!\s?[¼½¾⅓⅔⅛⅜⅝⅞])|" + SCRIPT)
+_SIMPLE = lazy_pattern(r"[-−]?[$€£¥]?\d+(?:[.,]\d+)*")
+_SUFFIX = lazy_pattern(rf"(?:{_UNIT})?+", re.VERBOSE)
+_ENDS = lazy_pattern(r"(?=[\s.,;:!?)*`\"'”’<]|$)(?!\s?[¼½¾⅓⅔⅛⅜⅝⅞])|" + SCRIPT)
 _NAMED = r"([A-Za-z])(?:_?\d|[₀-₉])?\s?=\s?"
-_LIST_JOINT = re.compile(
+_LIST_JOINT = lazy_pattern(
     rf"""(?: \s?,\s?(?:(?:and|or)\s)?(?:{_MAYBE}\s)? | \s?;\s?
       | \s(?:and|or|et|ou|und|oder|y|e|o|и|или)\s(?:{_MAYBE}\s)? | [和或及与、] ) (?:{_NAMED})?""",
     re.VERBOSE,
 )
-_NAME_BEFORE = re.compile(rf"(?<![^\W\d]){_NAMED}\Z")
-_NAMES = re.compile(rf"(?<![^\W\d]){_NAMED}")
-_SAYS_LIST = re.compile(r"(?:\b(?:is|are|be|either)|[:=：])\s*\Z")
-_LAST_WORD = re.compile(
+_NAME_BEFORE = lazy_pattern(rf"(?<![^\W\d]){_NAMED}\Z")
+_NAMES = lazy_pattern(rf"(?<![^\W\d]){_NAMED}")
+_SAYS_LIST = lazy_pattern(r"(?:\b(?:is|are|be|either)|[:=：])\s*\Z")
+_LAST_WORD = lazy_pattern(
     rf"(?:\b(?:or|and|not|be|ou|o|oder|et|y|e|und|{_MAYBE})|или|и|n['’]t|\d(?:\s:)?|[^\w\s=:：.]"
     rf"|(?:\b(?:and|or)|,)\s{_NAMED})\s*\Z"
 )
-_UNREAD = re.compile(r"\s?(?:[+^]|\*(?!\*))\s?\w")  # 10+John's age
-_OPENED, _CLOSED = re.compile(r"[(\[{]"), re.compile(r"[)\]}]")
-_BALANCED = re.compile(r"[^()\[\]{}]*")
+_UNREAD = lazy_pattern(r"\s?(?:[+^]|\*(?!\*))\s?\w")  # 10+John's age
+_OPENED, _CLOSED = lazy_pattern(r"[(\[{]"), lazy_pattern(r"[)\]}]")
+_BALANCED = lazy_pattern(r"[^()\[\]{}]*")
 
 
 class Piece(NamedTuple):

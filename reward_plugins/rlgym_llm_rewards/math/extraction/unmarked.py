@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rlgym_llm.lazy_pattern import lazy_pattern
 from rlgym_llm_rewards.math.extraction.denial import (
     is_denied,
     is_operand,
@@ -28,31 +29,31 @@ _WINDOW = 4096
 _MAX_REMARK = 300
 """Characters without a number or math that may follow the last statement."""
 
-_UP_TO_LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
-_WORD = re.compile(r"(?!(?:and|or|sin|cos|tan|log|ln|exp|sqrt|pi)\b)[^\W\d_]{2,}")
+_UP_TO_LAST_DIGIT = lazy_pattern(r".*\d", re.DOTALL)
+_WORD = lazy_pattern(r"(?!(?:and|or|sin|cos|tan|log|ln|exp|sqrt|pi)\b)[^\W\d_]{2,}")
 # Letters beyond Latin and Greek; a number among them stands in a sentence.
-_OTHER_SCRIPT = re.compile(r"[^\W\d_\x00-\u03ff\u1e00-\u2fff\U0001d400-\U0001d7ff]")
-_STATES = re.compile(
+_OTHER_SCRIPT = lazy_pattern(r"[^\W\d_\x00-\u03ff\u1e00-\u2fff\U0001d400-\U0001d7ff]")
+_STATES = lazy_pattern(
     r"\b(?:is|are|was|were|be|equals|gives|makes|it|so|é|è|est|ist|es|sind|son)\b|[.?!]\s|[。！？]"
 )
-_STARTS_PROSE = re.compile(
+_STARTS_PROSE = lazy_pattern(
     r"(?:(?!(?:sin|cos|tan|log|ln|exp|pi)\b)[^\W\d_]{2,}[\s,:]|[IAa]\s)(?!\s*[-+*/=<>^(])"
 )
 # What the other alternative is was not read. ", or" says the same in other units.
-_OR = re.compile(r"[^,]\s+or\s+\Z")
+_OR = lazy_pattern(r"[^,]\s+or\s+\Z")
 # "f(2) = 5, as desired": words that say nothing of their own.
-_AFTERTHOUGHT = re.compile(
+_AFTERTHOUGHT = lazy_pattern(
     r"[,;]\s+(?:as|which|so|since|because|hence|thus|therefore|by|q\.?e\.?d)\b[^\d=<>\\$]*\Z",
     re.IGNORECASE,
 )
 # "(at x = 1)", "(about 28%)": how or where, no value of its own.
-_BRACKETED = re.compile(
+_BRACKETED = lazy_pattern(
     r"""\s\((?<=[\w$%)}*]\s\()(?:at|when|where|approximately|approx\.?|about|roughly|around|attained|achieved
       |reached|since|because|as|if|given|rounded|i\.e\.|for(?!\s+a\s))\s[^()\n]*(?:\([^()\n]*\)[^()\n]*)?\)
     [\s.!*]*\Z""",
     re.VERBOSE,
 )
-_OFFER = re.compile(
+_OFFER = lazy_pattern(
     r"""\s(?:(?<=[.!?*)]\s)\s*|(?<=\n))(?:(?:please\s+)?let\s+me\s+know|feel\s+free|would\s+you\s+like|do\s+you\s+want
       |shall\s+I|should\s+I|if\s+you(?:['’]d\s+like|\s+(?:have|need|want|would))|I['’]m\s+happy\s+to
       |happy\s+to\s+help)\b[^\n]*\Z""",
@@ -60,16 +61,16 @@ _OFFER = re.compile(
 )
 _OFFER_HINTS = ("know", "free", "you", "hall", "hould", "happy")
 # The number of a heading, and of an item of a list.
-_HEADING = re.compile(r"\n[ \t]*#{1,6}[ \t]+[*_]*(?:\w+[ \t]+)?(\d{1,3})[.):](?!\d)")
-_ITEM = re.compile(r"\n[ \t]*[*_]*(\d{1,3})[.)][ \t]+(?=[*_]*[^\W\d_]{2})")
-_OF_THE = re.compile(r"\d%?\s+of\s+(?:the|these|those|his|her|its|their|our|my)\s+\Z")
-_QUOTED = re.compile(r">\s+(?=[-−]?[$€£¥]?\d[\d.,/]*%?\Z)")
-_ROW = re.compile(r"\|[^|\n]*[^\W\d_]{3}[^|\n]*\|(?:[^|\n]*\|)*?([^|\n]*)\|")
-_COMMAND = re.compile(r"\\[A-Za-z]{2,}")
-_LEADS_TO = re.compile(r"(?:\b(?:is|are|be|equals|gives)\b|[=:])\s*")
-_LINE_START = re.compile(r"\n|[.?!]\s|[。！？]")
-_OPERATOR = re.compile(r"[*^=+<>]")
-_LETTER_SPAN = re.compile(r"[A-Za-z]")
+_HEADING = lazy_pattern(r"\n[ \t]*#{1,6}[ \t]+[*_]*(?:\w+[ \t]+)?(\d{1,3})[.):](?!\d)")
+_ITEM = lazy_pattern(r"\n[ \t]*[*_]*(\d{1,3})[.)][ \t]+(?=[*_]*[^\W\d_]{2})")
+_OF_THE = lazy_pattern(r"\d%?\s+of\s+(?:the|these|those|his|her|its|their|our|my)\s+\Z")
+_QUOTED = lazy_pattern(r">\s+(?=[-−]?[$€£¥]?\d[\d.,/]*%?\Z)")
+_ROW = lazy_pattern(r"\|[^|\n]*[^\W\d_]{3}[^|\n]*\|(?:[^|\n]*\|)*?([^|\n]*)\|")
+_COMMAND = lazy_pattern(r"\\[A-Za-z]{2,}")
+_LEADS_TO = lazy_pattern(r"(?:\b(?:is|are|be|equals|gives)\b|[=:])\s*")
+_LINE_START = lazy_pattern(r"\n|[.?!]\s|[。！？]")
+_OPERATOR = lazy_pattern(r"[*^=+<>]")
+_LETTER_SPAN = lazy_pattern(r"[A-Za-z]")
 
 
 def last_statement(

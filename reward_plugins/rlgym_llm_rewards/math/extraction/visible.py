@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from rlgym_llm.lazy_pattern import lazy_pattern
+
 __all__ = [
     "is_untouched",
     "without_prompt",
@@ -13,42 +15,44 @@ __all__ = [
     "without_turns",
 ]
 
-_THINK = re.compile(r"<(/?)(?:think(?:ing)?|reasoning|thought)>")
-_TURN = re.compile(r"<?\|(?:im_end|eot_id|end_of_text|endoftext|eom_id|end)\|>|<\|im_start\|>user")
+_THINK = lazy_pattern(r"<(/?)(?:think(?:ing)?|reasoning|thought)>")
+_TURN = lazy_pattern(
+    r"<?\|(?:im_end|eot_id|end_of_text|endoftext|eom_id|end)\|>|<\|im_start\|>user"
+)
 
-_BRACES = re.compile(r"```(?:json)?\s*+\{[^`]*+```|\{[^{}]*+\}")
-_RECORD_KEY = re.compile(
+_BRACES = lazy_pattern(r"```(?:json)?\s*+\{[^`]*+```|\{[^{}]*+\}")
+_RECORD_KEY = lazy_pattern(
     r"""["'](?:gold|score|reward|expected|correct|verdict|label|grade|target)[_a-z]*["']\s*:"""
 )
-_GOLD = re.compile(
+_GOLD = lazy_pattern(
     r"\(?(?:expected|gold|reference|target|ground[- ]truth)[_ ](?:final )?answers?\b"
     r"[^\n.)]{0,80}\)?",
     re.IGNORECASE,
 )
-_GRADER_LINE = re.compile(
+_GRADER_LINE = lazy_pattern(
     r"^(?:SYSTEM|GRADER|VERDICT)\b.*\b(?:verdict|expected|reward|score)\b.*$", re.MULTILINE
 )
 
 # Words of a record, and those that make one alone where a line starts with them.
 _WORDS = r"(?:gold|expected|reference|ground[_ ]truth|grader|reward|score|verdict)"
 _HINTS = ("gold", "expected", "reference", "ground", "grader", "reward", "score", "verdict")
-_RECORD_WORD = re.compile(_WORDS, re.IGNORECASE)
-_KEY = re.compile(
+_RECORD_WORD = lazy_pattern(_WORDS, re.IGNORECASE)
+_KEY = lazy_pattern(
     rf"""(?<![A-Za-z])({_WORDS}|got|status|label|target|grade)(?:[_-][a-z]+)*["'*_\]]*\s?[:=](?!=)""",
     re.IGNORECASE,
 )
-_STARTS_RECORD = re.compile(
+_STARTS_RECORD = lazy_pattern(
     rf"""[^\w\n]*{_WORDS}["'*_\]]*\s?[:=](?!=)
       | [^\w\n]*(?:{_WORDS}|label|status),\s?[-\d.]+\s*\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
-_ELEMENT = re.compile(rf"<({_WORDS}|label|target)>[^<]*+</\1>", re.IGNORECASE)
-_ORDERED = re.compile(r"\bignore (?:all |the |any )?(?:previous|prior|above)\b", re.IGNORECASE)
-_MARKED = re.compile(r"\\boxed|####|answer\s+is\b")
+_ELEMENT = lazy_pattern(rf"<({_WORDS}|label|target)>[^<]*+</\1>", re.IGNORECASE)
+_ORDERED = lazy_pattern(r"\bignore (?:all |the |any )?(?:previous|prior|above)\b", re.IGNORECASE)
+_MARKED = lazy_pattern(r"\\boxed|####|answer\s+is\b")
 
 _MIN_ECHO = 20
 _MAX_PIECES = 256
-_PIECE_END = re.compile(r"\s(?:(?<=\n)|(?<=[.?!]\s))")
+_PIECE_END = lazy_pattern(r"\s(?:(?<=\n)|(?<=[.?!]\s))")
 
 
 def without_thinking(text: str) -> tuple[str, bool]:
@@ -150,7 +154,9 @@ def is_untouched(text: str, start: int, prompt: str | None) -> bool:
     line = text[start:].rstrip()
     if len(line) >= _MIN_ECHO or "\n" in line or (start and text[start - 1] != "\n"):
         return False
-    if "<" in line or "nswer" in line or '":' in text or "':" in text:
+    if "<" in line or "nswer" in line:
+        return False
+    if ("}" in line or "`" in line) and ('":' in text or "':" in text):  # a record may end in it
         return False
     if prompt is None:
         return True
@@ -164,12 +170,12 @@ def _pieces(prompt: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in parts if len(part) >= _MIN_ECHO))[:_MAX_PIECES]
 
 
-_OPTION = re.compile(r"\W*[A-J]\W(?!:)")
-_SAYS_NOTHING = re.compile(
+_OPTION = lazy_pattern(r"\W*[A-J]\W(?!:)")
+_SAYS_NOTHING = lazy_pattern(
     r"\\[A-Za-z]+|\b(?:so|the|thus|hence|therefore|final|correct|answer|option|choice|is)\b",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"\?|[^\W\d_]{2,}\W+[^\W\d_]{2,}")
+_SENTENCE = lazy_pattern(r"\?|[^\W\d_]{2,}\W+[^\W\d_]{2,}")
 
 
 def _says_more(text: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from rlgym_llm.lazy_pattern import lazy_pattern
+
 __all__ = ["to_ascii"]
 
 _OPERATORS = {
@@ -37,7 +39,7 @@ _GREEK = {
 } | {"Θ": r"\Theta ", "Λ": r"\Lambda ", "Σ": r"\Sigma ", "Π": r"\Pi ", "ϕ": r"\phi "}
 _TABLE = str.maketrans(_OPERATORS | _GREEK)
 
-_SCRIPTS = re.compile("[⁰¹²³⁴-⁹⁺⁻ⁿⁱ]+|[₀-₉]+")
+_SCRIPTS = lazy_pattern("[⁰¹²³⁴-⁹⁺⁻ⁿⁱ]+|[₀-₉]+")
 _SUPER = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ", "0123456789+-ni", strict=True))
 
 

@@ -14,9 +14,9 @@ length and digits are bounded, so the time is linear and the stack shallow.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
+from rlgym_llm.lazy_pattern import lazy_pattern
 from rlgym_llm_rewards.math.parsing.atoms import Atoms
 from rlgym_llm_rewards.math.parsing.cursor import MAX_DEPTH
 from rlgym_llm_rewards.math.parsing.nodes import Node, number, sequence
@@ -45,7 +45,7 @@ _OR = frozenset(["or", r"\lor", ",", "quad"])
 _MULTIPLY = frozenset(["*", r"\cdot", r"\times", r"\ast", r"\star"])
 _DIVIDE = frozenset(["/", r"\div"])
 _MODULO = frozenset([r"\bmod", r"\mod", r"\pmod", "mod"])
-_MINUTES = re.compile("[0-5][0-9]")
+_MINUTES = lazy_pattern("[0-5][0-9]")
 _FILLERS = frozenset("about approximately roughly exactly the final answer is value equals".split())
 _SIGNS = {"+": "add", "-": "neg", r"\pm": "pm", r"\mp": "mp"}
 _SET_OPERATORS = {r"\cup": "union", r"\cap": "inter", r"\setminus": "minus", r"\backslash": "minus"}

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rlgym_llm.lazy_pattern import lazy_pattern
 from rlgym_llm_rewards.math.parsing.nodes import Node
 from rlgym_llm_rewards.math.parsing.parse import parse
 from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, Comma, LimitError, UnreadableError
@@ -13,10 +14,10 @@ from rlgym_llm_rewards.math.policy import Policy
 
 __all__ = ["Reading", "Trees", "read"]
 
-_DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
-_THOUSANDS = re.compile(r"(?<![\d,])[1-9]\d{0,2}(?:(?:\{,\}|,)\d{3})+(?!\d)")
-_BRACKETED = re.compile(r"[(\[].*[)\]]|\\\{.*\\\}", re.DOTALL)
-_COMMA = re.compile(r"\d(?:\{,\}|,)\d")
+_DOUBLED = lazy_pattern(r"\\\\(?=[A-Za-z{}])")
+_THOUSANDS = lazy_pattern(r"(?<![\d,])[1-9]\d{0,2}(?:(?:\{,\}|,)\d{3})+(?!\d)")
+_BRACKETED = lazy_pattern(r"[(\[].*[)\]]|\\\{.*\\\}", re.DOTALL)
+_COMMA = lazy_pattern(r"\d(?:\{,\}|,)\d")
 
 
 Trees = tuple[tuple[Comma, Node], ...]
@@ -76,8 +77,8 @@ def _read(text: str, decimal_comma: str, imaginary: str) -> Reading:
     return Reading((), str(problem), isinstance(problem, LimitError))
 
 
-_WORDS_ONLY = re.compile(r"\A\\text\{([A-Za-z ]+)\}\Z")
-_AM_PM = re.compile(r"(?<=\d)\s*([ap])\.\s?m\.?\Z", re.IGNORECASE)
+_WORDS_ONLY = lazy_pattern(r"\A\\text\{([A-Za-z ]+)\}\Z")
+_AM_PM = lazy_pattern(r"(?<=\d)\s*([ap])\.\s?m\.?\Z", re.IGNORECASE)
 _NAMED = {
     "all real numbers": "reals", "all reals": "reals", "infinity": "oo", "no solution": "empty",
     "no solutions": "empty", "no real solution": "empty", "no real solutions": "empty",

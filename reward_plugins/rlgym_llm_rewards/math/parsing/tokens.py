@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
+from rlgym_llm.lazy_pattern import lazy_pattern
 from rlgym_llm_rewards.math.parsing.characters import to_ascii
 from rlgym_llm_rewards.math.parsing.units import UNITS
 from rlgym_llm_rewards.math.parsing.vocabulary import FUNCTIONS, IGNORED, SPACES, TEXT_FONTS
@@ -63,7 +64,7 @@ _NUMBERS: dict[Comma, str] = {
     "decimal": r"\d{1,3}(?:\.\d{3})+,\d+|\d+(?:\{,\}|,)\d+",
 }
 _SCANNERS: dict[Comma, re.Pattern[str]] = {
-    comma: re.compile(
+    comma: lazy_pattern(
         rf"(?P<space>\s+)|(?P<number>{_REPEATING}|{numbers}|\d+{_TAIL}|\.\d+)"
         r"|(?P<word>(?:or|and)(?=[A-Z0-9(\\])|[^\W\d_]+)|(?P<command>\\(?:[A-Za-z]+\*?|.))"
         r"|(?P<sign>\*\*|<=|>=|!=|==|=<|~=|//|[-+*/^_=<>()\[\]{}|,;:!%'&$~.€£¥₹¢])",
@@ -73,13 +74,13 @@ _SCANNERS: dict[Comma, re.Pattern[str]] = {
 }
 _OPENING = frozenset(["(", "[", r"\{"])
 _CLOSING = frozenset([")", "]", r"\}"])
-_TEXT_ARGUMENT = re.compile(r"\s*\{((?:[^{}]|\{[^{}]*\})*)\}|\s+([A-Za-z])")
-_COLOR = re.compile(r"\s*\{[^{}]*\}")
-_NO_LETTERS = re.compile(r"[\W\d_]+")
+_TEXT_ARGUMENT = lazy_pattern(r"\s*\{((?:[^{}]|\{[^{}]*\})*)\}|\s+([A-Za-z])")
+_COLOR = lazy_pattern(r"\s*\{[^{}]*\}")
+_NO_LETTERS = lazy_pattern(r"[\W\d_]+")
 
 
 _NEGATIONS = {"=": r"\ne ", r"\in": r"\notin "}
-_NEGATED = re.compile(r"\\not\s*(=|\\in\b)")
+_NEGATED = lazy_pattern(r"\\not\s*(=|\\in\b)")
 
 
 def tokenize(text: str, comma: Comma = "thousands") -> list[Token]:
