@@ -152,12 +152,9 @@ class RewardComposer:
             self._step, self._terms = step, self._terms_at(step)
         sound = [rollout for rollout in rollouts if rollout.status is RolloutStatus.OK]
         scores = self._score(sound, replace(self._context, step=step))
-        columns = list(scores.values())
-        rows = (dict(zip(scores, row, strict=True)) for row in zip(*columns, strict=True))
+        composed = iter(self._compose(sound, scores))
         cards = [
-            self._compose(rollout, next(rows))
-            if rollout.status is RolloutStatus.OK
-            else _failed_rollout(rollout)
+            next(composed) if rollout.status is RolloutStatus.OK else _failed_rollout(rollout)
             for rollout in rollouts
         ]
         self._plugins.scored(cards)
@@ -247,20 +244,32 @@ class RewardComposer:
 
         return fill
 
-    def _compose(self, rollout: Rollout, scores: Mapping[str, Score]) -> ScoreCard:
-        card = compose(
-            rollout.id,
-            scores,
-            self._terms,
-            clip=self.config.clip,
-            on_error=self.config.on_error,
-            truncated=self.config.on_truncated if is_truncated(rollout) else "keep",
-            columns=sample_columns(rollout) if self._has_switch else None,
-        )
+    def _compose(
+        self, rollouts: Sequence[Rollout], scores: Mapping[str, Sequence[Score]]
+    ) -> list[ScoreCard]:
+        config, terms = self.config, self._terms
+        clip, on_error, on_truncated = config.clip, config.on_error, config.on_truncated
+        cards = [
+            compose(
+                rollout.id,
+                dict(zip(scores, row, strict=True)),
+                terms,
+                clip=clip,
+                on_error=on_error,
+                truncated=on_truncated
+                if on_truncated != "keep" and is_truncated(rollout)
+                else "keep",
+                columns=sample_columns(rollout) if self._has_switch else None,
+            )
+            for rollout, row in zip(rollouts, zip(*scores.values(), strict=True), strict=True)
+        ]
         if self._is_in_order:
-            return card
-        names = self.config.components
-        return replace(card, components={name: card.components[name] for name in names})
+            return cards
+        names = config.components
+        return [
+            replace(card, components={name: card.components[name] for name in names})
+            for card in cards
+        ]
 
 
 def _failed_rollout(rollout: Rollout) -> ScoreCard:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, make_dataclass
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ def unchecked(record: type[_Record]) -> Callable[..., _Record]:
     True
     """
     names = [field.name for field in fields(record)]
-    thawed = make_dataclass(f"_{record.__name__}", names, slots=True)
+    thawed = type(f"_{record.__name__}", (), {"__slots__": tuple(names)})
     # Written out, as dataclasses write theirs: one call and no loop.
     lines = [
         f"def make({', '.join(names)}):",
-        "    made = new(thawed)",
+        "    made = thawed()",
         *(f"    made.{name} = {name}" for name in names),
         "    made.__class__ = record",
         "    return made",
     ]
-    scope: dict[str, Any] = {"new": object.__new__, "thawed": thawed, "record": record}
+    scope: dict[str, Any] = {"thawed": thawed, "record": record}
     exec("\n".join(lines), scope)
     make: Callable[..., _Record] = scope["make"]
     return make

@@ -120,39 +120,37 @@ class Layout:
         return samples
 
     def _sample(self, row: Row, number: int) -> Sample:
-        # Runs for every row of a file: JSON names no column None, so get(None) is None.
-        get = row.get
-        prompt = get(self.prompt)  # type: ignore[arg-type]
-        if prompt is None:
-            prompt = value_at(row, self.prompt)
-        if prompt is not None and not (type(prompt) is str and prompt and not prompt[0].isspace()):
-            prompt = to_prompt(prompt)
-        completion = get(self.completion)  # type: ignore[arg-type]
+        # Runs for every row of a file: columns of text go straight through, by one look each.
+        get: Any = row.get  # also of None, which JSON calls no column
+        prompt = get(self.prompt)
+        if type(prompt) is not str or not prompt or prompt[0].isspace():
+            prompt = value_at(row, self.prompt) if prompt is None else prompt
+            prompt = None if prompt is None else to_prompt(prompt)
+        completion = get(self.completion)
         if type(completion) is not str:
             completion = value_at(row, self.completion)
             completion = None if completion is None else reply_text(completion)
-        answer = get(self.answer)  # type: ignore[arg-type]
+        answer = get(self.answer)
         if type(answer) is not str:
             answer = _text(value_at(row, self.answer))
-        name = get(self.id)  # type: ignore[arg-type]
-        if name is None:
+        name = get(self.id)
+        if type(name) is not str:
             name = value_at(row, self.id)
+            name = str(number if name is None else name)
         group = value_at(row, self.group) if self.group is not None else None
-        if group is not None:
-            group = str(group)
-        else:
-            group = prompt if prompt is None or isinstance(prompt, str) else _group(prompt)
+        if group is None:
+            group = prompt if prompt is None or type(prompt) is str else _group(prompt)
         source = value_at(row, self.data_source) if self.data_source is not None else None
-        label = get(self.label)  # type: ignore[arg-type]
+        label = get(self.label)
         if label is None:
             label = value_at(row, self.label)
         sample = Sample(
-            str(number if name is None else name),
+            name,
             prompt,
             completion,
             answer,
             "unknown" if source is None else str(source),
-            group,
+            group if type(group) is str or group is None else str(group),
             row,
             label if isinstance(label, bool) else None,
         )

@@ -62,10 +62,12 @@ def splicer(column: str) -> Callable[[bytes, bytes], bytes]:
 
 
 def _component(part: Component) -> dict[str, Any]:
+    # Written out, for millions of rows pass here: no call where a value is a float already.
     raw, transformed, contribution = part.raw, part.transformed, part.contribution
+    weight = part.weight
     data: dict[str, Any] = {
         "raw": raw if type(raw) is float else _number(raw),
-        "weight": _number(part.weight),
+        "weight": weight if type(weight) is float else _number(weight),
         "transformed": transformed if type(transformed) is float else _number(transformed),
         "contribution": contribution if type(contribution) is float else _number(contribution),
         "status": part.status,

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
+from rlgym_llm.scores import CardStatus, ScoreCard, ScoreStatus
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,7 +83,6 @@ class Records:
     def pack(
         self,
         card: ScoreCard,
-        *,
         line: int,
         length: int,
         file: int,
@@ -93,10 +92,20 @@ class Records:
         chars: int,
     ) -> bytes:
         """One row."""
+        nan = math.nan
         fields: list[float] = []
         for name in self.components:
             part = card.components.get(name)
-            fields += _ABSENT if part is None else _numbers(part)
+            if part is None:
+                fields += _ABSENT
+                continue
+            raw, contribution = part.raw, part.contribution
+            fields += (
+                nan if raw is None else raw,
+                nan if contribution is None else contribution,
+                part.seconds,
+                _SCORE_NUMBER[part.status],
+            )
         return self._struct.pack(
             line,
             length,
@@ -106,16 +115,6 @@ class Records:
             group,
             answer,
             chars,
-            math.nan if card.reward is None else card.reward,
+            nan if card.reward is None else card.reward,
             *fields,
         )
-
-
-def _numbers(part: Component) -> tuple[float, float, float, int]:
-    raw, contribution = part.raw, part.contribution
-    return (
-        math.nan if raw is None else raw,
-        math.nan if contribution is None else contribution,
-        part.seconds,
-        _SCORE_NUMBER[part.status],
-    )

@@ -172,13 +172,13 @@ class ChunkScorer:
             self._last_group = (group, number)
         return self._records.pack(
             card,
-            line=item.line,
-            length=length,
-            file=file,
-            label=sample.label,
-            group=number,
-            answer=self._answer(item, card),
-            chars=len(sample.completion or ""),
+            item.line,
+            length,
+            file,
+            sample.label,
+            number,
+            self._answer(item, card),
+            len(sample.completion or ""),
         )
 
     def _answer(self, item: Item, card: ScoreCard) -> int:

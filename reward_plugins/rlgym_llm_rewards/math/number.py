@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from rlgym_llm.lazy_pattern import lazy_pattern
-from rlgym_llm.unchecked import unchecked
 from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, MAX_DIGITS
 
 __all__ = ["Number", "is_finite_decimal", "parse_number"]
@@ -34,8 +33,7 @@ _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "*
 _NO_SEPARATORS = str.maketrans("", "", "{}\\,;! \u00a0\u2009\u202f")
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """An exact value and the signs it was written with."""
 
     value: Fraction | int
@@ -65,9 +63,6 @@ class Number:
         return Fraction(percent.value) / 100 == bare.value
 
 
-_number = unchecked(Number)
-
-
 def parse_number(text: str) -> Number | None:
     r"""The number that ``text`` is, or None where it is anything else or more than one number.
 
@@ -84,7 +79,7 @@ def parse_number(text: str) -> Number | None:
     if len(text) > MAX_CHARS:
         return None
     if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS:
-        return _number(int(text), False, "")
+        return Number(int(text))
     text = text.strip()
     match = _NUMBER.fullmatch(text)
     if match is None:

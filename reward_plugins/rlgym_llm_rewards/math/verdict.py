@@ -8,6 +8,9 @@ from enum import StrEnum
 __all__ = ["Verdict", "VerdictStatus"]
 
 
+_LONGEST = 200
+
+
 class VerdictStatus(StrEnum):
     """What came of one comparison. Only ``correct`` earns anything."""
 
@@ -53,15 +56,25 @@ class Verdict:
         >>> Verdict(VerdictStatus.WRONG, "number", "5").as_info()["rule"]
         'number'
         """
+        texts: tuple[str | None, ...] = (
+            self.answer,
+            self.answer_form,
+            self.gold,
+            self.gold_form,
+            self.reason,
+        )
+        if sum(map(len, filter(None, texts))) > _LONGEST:
+            texts = tuple(map(_cut, texts))
+        answer, answer_form, gold, gold_form, reason = texts
         return {
             "status": str(self.status),
             "rule": self.rule,
-            "answer": _cut(self.answer),
+            "answer": answer,
             "where": self.where,
-            "answer_form": _cut(self.answer_form),
-            "gold": _cut(self.gold),
-            "gold_form": _cut(self.gold_form),
-            "reason": _cut(self.reason),
+            "answer_form": answer_form,
+            "gold": gold,
+            "gold_form": gold_form,
+            "reason": reason,
         }
 
     @property
@@ -71,4 +84,4 @@ class Verdict:
 
 
 def _cut(text: str | None) -> str | None:
-    return text if text is None or len(text) <= 200 else text[:197] + "..."
+    return text if text is None or len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rlgym_llm.lazy_pattern import lazy_pattern
-from rlgym_llm.unchecked import unchecked
 from rlgym_llm_rewards.math.extraction.clause import is_plain
 from rlgym_llm_rewards.math.extraction.denial import (
     bounds_another,
@@ -19,7 +18,6 @@ from rlgym_llm_rewards.math.policy import Policy
 
 __all__ = ["LAST_NUMBER", "at_the_end", "in_last_line"]
 
-_found = unchecked(Found)
 _LAST_BOX = lazy_pattern(r"\\boxed\{([^{}\\\s][^{}\\]*+)\}[\s$.)\]\\]*+\Z")
 LAST_NUMBER = lazy_pattern(r"[ \t]*([-−]?\$?[0-9]+(?:[.,][0-9]+)*(?:/[0-9]+)?%?)\.?[ \t\r\n]*\Z")
 """One number as it is mostly written, and nothing behind it."""
@@ -44,7 +42,7 @@ def in_last_line(text: str, policy: Policy) -> Found | None:
     line = None if policy.require_box else _LAST_LINE.match(text, start)
     if line is None:
         return None
-    return _found(line[2], "hash" if line[1] == "####" else "phrase", start, ())
+    return Found(line[2], "hash" if line[1] == "####" else "phrase", start)
 
 
 def at_the_end(text: str, policy: Policy) -> Found | None:

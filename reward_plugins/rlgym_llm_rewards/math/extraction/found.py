@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 __all__ = ["Found", "Where"]
 
@@ -13,8 +12,7 @@ answer is x" and its like; and without any marker ``math``: the last math span; 
 number; ``text``: the whole text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """An answer as it was written, and where it stood."""
 
     text: str
