@@ -1,4 +1,4 @@
-"""The environments of the shims' benchmarks: the real trainer, and this project beside it."""
+"""The environments of the shims' and adapters' benchmarks: the peer, and this project."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ PEERS: dict[str, tuple[tuple[str, ...], ...]] = {
         # its dependencies build for GPUs; what calls a reward function needs none of them
         ("--no-deps", "openrlhf==0.11.2"),
     ),
+    "reasoning_gym": (("-r", str(ROOT / "benchmarks" / "envs" / "reasoning_gym.txt")),),
+    "gem": (("-r", str(ROOT / "benchmarks" / "envs" / "gem_adapter.txt")),),
+    "verifiers": (("-r", str(ROOT / "benchmarks" / "envs" / "verifiers.txt")),),
 }
 """What ``pip install`` is called with, one call after the other."""
 
@@ -34,7 +37,7 @@ def make_environment(folder: Path, name: str) -> Path:
 
 def run_inside(name: str, script: str) -> int:
     """Runs the script of a benchmark again, with ``--inside``, under the peer's interpreter."""
-    parser = argparse.ArgumentParser(description=f"Scores under {name} itself by our rewards.")
+    parser = argparse.ArgumentParser(description=f"Runs beside the real {name}.")
     parser.add_argument(
         "--peers", type=Path, default=Path(".venv-peers"), help="where its environment is or goes"
     )

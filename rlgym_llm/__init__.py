@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlgym_llm.compose import RewardComposer
     from rlgym_llm.composition.expressions import Clip, Gate, Max, Min, Product, R, Switch
     from rlgym_llm.env import TextEnv, TurnOutcome
+    from rlgym_llm.env_state import EnvState
     from rlgym_llm.errors import (
         ConfigError,
         DataError,
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     )
     from rlgym_llm.generate import GenerateRequest, Generator, SamplingParams, ScriptedGenerator
     from rlgym_llm.hookspecs import hookimpl
+    from rlgym_llm.multi_turn import MultiTurnEnv, Reply
     from rlgym_llm.plugins import Plugins
     from rlgym_llm.registry import make, register_envs
     from rlgym_llm.rewards import Reward, RewardContext, reward
     from rlgym_llm.scores import CardStatus, Component, Score, ScoreCard, ScoreStatus, StepScore
+    from rlgym_llm.single_turn import SingleTurnEnv
     from rlgym_llm.specs import (
         AdvantageSpec,
         CommandSpec,
@@ -45,11 +48,16 @@ if TYPE_CHECKING:
     )
     from rlgym_llm.tasks import (
         GeneratorTasks,
+        HubTasks,
         JsonlTasks,
         ListTasks,
         ParquetTasks,
         TaskSource,
     )
+    from rlgym_llm.tool_env import ToolEnv
+    from rlgym_llm.tools.call import ToolCall
+    from rlgym_llm.tools.calls import parse_tool_calls, write_tool_calls
+    from rlgym_llm.tools.tool import Tool, ToolCallError, tool
     from rlgym_llm.types import (
         Action,
         Completion,
@@ -62,6 +70,7 @@ if TYPE_CHECKING:
         Task,
         Turn,
     )
+    from rlgym_llm.vector_steps import VectorStep, real_steps
 
     __version__: str
 
@@ -76,6 +85,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "EnvSpec",
+    "EnvState",
     "FinishReason",
     "Gate",
     "GenerateRequest",
@@ -83,12 +93,14 @@ __all__ = [
     "GeneratorError",
     "GeneratorSpec",
     "GeneratorTasks",
+    "HubTasks",
     "JsonlTasks",
     "Kind",
     "ListTasks",
     "Max",
     "Message",
     "Min",
+    "MultiTurnEnv",
     "ParquetTasks",
     "PluginError",
     "Plugins",
@@ -96,6 +108,7 @@ __all__ = [
     "Product",
     "Prompt",
     "R",
+    "Reply",
     "Reward",
     "RewardComposer",
     "RewardContext",
@@ -111,41 +124,59 @@ __all__ = [
     "ScoreCard",
     "ScoreStatus",
     "ScriptedGenerator",
+    "SingleTurnEnv",
     "Spec",
     "StepScore",
     "Switch",
     "Task",
     "TaskSource",
     "TextEnv",
+    "Tool",
+    "ToolCall",
+    "ToolCallError",
+    "ToolEnv",
     "ToolError",
     "Turn",
     "TurnOutcome",
     "UnknownNameError",
     "UserError",
+    "VectorStep",
     "__version__",
     "hookimpl",
     "make",
+    "parse_tool_calls",
+    "real_steps",
     "register_envs",
     "reward",
+    "tool",
+    "write_tool_calls",
 ]
 
 _NAMES_BY_MODULE = {
     "compose": "RewardComposer",
     "composition.expressions": "Clip Gate Max Min Product R Switch",
     "env": "TextEnv TurnOutcome",
+    "env_state": "EnvState",
     "errors": "ConfigError DataError GeneratorError PluginError RewardError RlgymError "
     "ToolError UnknownNameError UserError",
     "generate": "GenerateRequest Generator SamplingParams ScriptedGenerator",
     "hookspecs": "hookimpl",
+    "multi_turn": "MultiTurnEnv Reply",
     "plugins": "Plugins",
     "registry": "make register_envs",
     "rewards": "Reward RewardContext reward",
     "scores": "CardStatus Component Score ScoreCard ScoreStatus StepScore",
+    "single_turn": "SingleTurnEnv",
     "specs": "AdvantageSpec CommandSpec EnvSpec GeneratorSpec Kind PolicyLossSpec RewardSpec "
     "RowSourceSpec Spec",
-    "tasks": "GeneratorTasks JsonlTasks ListTasks ParquetTasks TaskSource",
+    "tasks": "GeneratorTasks HubTasks JsonlTasks ListTasks ParquetTasks TaskSource",
+    "tool_env": "ToolEnv",
+    "tools.call": "ToolCall",
+    "tools.calls": "parse_tool_calls write_tool_calls",
+    "tools.tool": "Tool ToolCallError tool",
     "types": "Action Completion FinishReason Message Prompt Rollout "
     "RolloutGroup RolloutStatus Task Turn",
+    "vector_steps": "VectorStep real_steps",
 }
 _MODULES = {
     name: f"{__name__}.{module}"

@@ -26,6 +26,8 @@ from rlgym_llm.secrets_mask import mask_secrets
 __all__ = [
     "ActorConfig",
     "AlgorithmConfig",
+    "BatchingConfig",
+    "CurriculumConfig",
     "DataConfig",
     "EnvConfig",
     "KlCtrlConfig",
@@ -84,6 +86,30 @@ class ModelConfig(Section):
     """Recomputes activations in the backward pass: less memory, more time."""
 
 
+class CurriculumConfig(Section):
+    """Which kinds of task are drawn more often: levels, members of a mixture."""
+
+    type: Literal["auto", "none", "success"] = "auto"
+    """success prefers the kinds (`level` of a task, environment of a mixture) at which the policy
+    succeeds about as often as `target`; auto is what the environment says, mostly none."""
+    target: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.5
+    """The success rate that there is most to learn at."""
+    width: Positive = 0.2
+    """How far from the target a kind still counts; at this distance it counts e times less."""
+    window: Count = 64
+    """So many of the last tasks of a kind make its success rate."""
+    floor: Positive = 0.05
+    """What is left of the share of a kind that is solved or hopeless."""
+
+    @model_validator(mode="after")
+    def _check_effect(self) -> Self:
+        if self.type != "success":
+            for name in ("target", "width", "window", "floor"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} has no effect without type success")
+        return self
+
+
 class DataConfig(Section):
     """Tasks, and how many of them make a batch."""
 
@@ -98,7 +124,7 @@ class DataConfig(Section):
     max_prompt_length: Count = 512
     """Longest prompt, in tokens."""
     max_response_length: Count = 256
-    """Longest response, in tokens."""
+    """Longest response, in tokens: all that is sampled in an episode, whatever its turns."""
     shuffle: bool = True
     """Draws the tasks of each epoch in an order of its own."""
     seed: Seed | None = None
@@ -107,6 +133,7 @@ class DataConfig(Section):
     """Leaves out tasks whose prompt is too long (the number is shown); false makes them errors."""
     truncation: Literal["error"] = "error"
     """What is done to a prompt that is too long: prompts are never cut."""
+    curriculum: CurriculumConfig = CurriculumConfig()
 
 
 class KlCtrlConfig(Section):
@@ -232,6 +259,16 @@ class ValKwargsConfig(Section):
         return self
 
 
+class BatchingConfig(Section):
+    """How the turns of many episodes become batches for the generator."""
+
+    max_size: Count | None = None
+    """Turns in one batch; null is all that wait."""
+    linger_s: NonNegative = 1.0
+    """Seconds that a batch waits for an environment that is slow to answer. Where none is slower,
+    batches do not depend on timing, so a seeded run repeats."""
+
+
 class RolloutConfig(Section):
     """How the policy samples."""
 
@@ -248,6 +285,14 @@ class RolloutConfig(Section):
     """Must stay -1 in training."""
     max_num_seqs: Count = 256
     """Sequences sampled at once; it bounds the memory."""
+    max_turns: Count | None = None
+    """Turns of an episode; null leaves it to the environment, which may allow fewer at any rate."""
+    max_seconds: Positive | None = None
+    """Seconds of an episode, looked at before every turn; then it is truncated. null is none."""
+    step_timeout_s: Positive | None = 300.0
+    """Seconds that an environment may take to answer; beyond them its episode has failed. null is
+    none."""
+    batching: BatchingConfig = BatchingConfig()
     val_kwargs: ValKwargsConfig = ValKwargsConfig()
 
     @model_validator(mode="after")

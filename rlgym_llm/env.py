@@ -2,60 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import gymnasium
 from gymnasium.error import ResetNeeded
 
-from rlgym_llm.compose import RewardComposer
+from rlgym_llm import compose_cache
+from rlgym_llm.env_state import EpisodeEnv
+from rlgym_llm.env_turn import TurnOutcome, as_action, extended, turn_record
 from rlgym_llm.errors import UserError, did_you_mean
-from rlgym_llm.reward_config import RewardsConfig, read_rewards
+from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import RewardPlugins
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.spaces import Conversation, UnicodeText
 from rlgym_llm.tasks import TaskSource
-from rlgym_llm.types import Action, Completion, FinishReason, Message, Prompt, Rollout, Task, Turn
+from rlgym_llm.types import Action, FinishReason, Prompt, Rollout, Task
 
 __all__ = ["TextEnv", "TurnOutcome"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnOutcome:
-    """What an environment answers to one action.
-
-    Number-like and bool-like values (NumPy's, say) become Python's own; a reward that is NaN or
-    infinite raises ValueError.
-    """
-
-    reply: tuple[Message, ...] = ()
-    """Messages that the policy reads next; empty where the episode is over."""
-    env_reward: float | None = None
-    """The environment's own reward for this step, None where it gives none."""
-    terminated: bool = False
-    """The task is over."""
-    truncated: bool = False
-    """A budget ran out."""
-
-    def __post_init__(self) -> None:
-        if self.env_reward is not None:
-            object.__setattr__(self, "env_reward", float(self.env_reward))
-            if not math.isfinite(self.env_reward):
-                raise ValueError(f"env_reward is {self.env_reward}; it is finite or None")
-        object.__setattr__(self, "reply", tuple(self.reply))
-        object.__setattr__(self, "terminated", bool(self.terminated))
-        object.__setattr__(self, "truncated", bool(self.truncated))
-
-
-class TextEnv(gymnasium.Env[Prompt, str | Action]):
+class TextEnv(EpisodeEnv):
     """Asks a task, takes text, and scores the finished episode with the composed rewards.
 
     The observation is the whole conversation so far: a tuple of `Message`, or a string where the
     tasks' prompts are strings. Single-turn as it stands; a multi-turn environment overrides
-    `respond`, and `reset` where an episode has state of its own.
+    `advance`, and `begin` where an episode has state of its own, which it keeps in attributes.
 
     Args:
         tasks: The problems; shared between copies of the environment, so never changed.
@@ -73,6 +45,12 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
     """Rewards of an environment that was given none: here, what the environment itself gives."""
     accuracy: ClassVar[str | None] = None
     """Reward component that says whether an answer is right, reported as ``val-core/.../acc``."""
+    starter: ClassVar[str | None] = None
+    """Name of the bundled starter kit that a run on this environment takes by default."""
+    gold_reward: ClassVar[float | None] = None
+    """The reward of a gold episode; None: the highest that the components' ranges allow."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """JSON schemas of the tools that a policy may call; `reset` tells them in ``info["tools"]``."""
 
     def __init__(
         self,
@@ -88,7 +66,11 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
         if max_turns is not None and max_turns < 1:
             raise UserError(f"max_turns must be at least 1 or None, got {max_turns}")
         self.tasks = tasks
-        self.rewards = read_rewards(self.default_rewards if rewards is None else rewards)
+        self.rewards = (
+            compose_cache.parsed_defaults(self.default_rewards)
+            if rewards is None
+            else compose_cache.parsed(rewards)
+        )
         self.defer_scoring = defer_scoring
         self.max_turns = max_turns
         self.render_mode = render_mode
@@ -97,42 +79,31 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
         self.observation_space = UnicodeText(max_chars=10**9) if is_text else Conversation()
         self.plugins: RewardPlugins | None = None
         """Where the rewards come from; None is whatever is installed. `rlgym_llm.make` sets it."""
-        self._composer: RewardComposer | None = None
-        self._task: Task | None = None
-        self._index: int | None = None
-        self._observation: Prompt = ""
-        self._turns: tuple[Turn, ...] = ()
-        self._is_over = False
-
-    @property
-    def task(self) -> Task:
-        """The task of this episode. Raises ResetNeeded before the first `reset`."""
-        if self._task is None:
-            raise ResetNeeded(f"{type(self).__name__} has no task yet; call reset first")
-        return self._task
-
-    @property
-    def turns(self) -> tuple[Turn, ...]:
-        """The turns of this episode so far, without the one being answered."""
-        return self._turns
+        super().__init__()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Prompt, dict[str, Any]]:
-        """Starts an episode of one task and returns its prompt and ``{task_id, index}``.
+        """Starts an episode of one task; returns its prompt and ``{task_id, index}`` (and tools).
 
         ``options={"index": i}`` asks for task ``i``, ``options={"task": task}`` for one of your own
         (its index is None); without either the index is drawn from ``self.np_random``. Raises
         UserError for an unknown option, for both at once, and for an index out of range.
         """
         super().reset(seed=seed)
+        self._note_made()
+        self._is_over = True  # until all went well
         self._task, self._index = self._choose(options or {})
-        if self._task.prompt not in self.observation_space:
-            raise UserError(f"task {self._task.id}: its prompt is not in {self.observation_space}")
-        self._observation = self._task.prompt
         self._turns = ()
+        self.begin(self._task)
+        self._observation = self.opening(self._task)
+        if self._observation not in self.observation_space:
+            raise UserError(f"task {self._task.id}: its prompt is not in {self.observation_space}")
         self._is_over = False
-        return self._observation, {"task_id": self._task.id, "index": self._index}
+        info: dict[str, Any] = {"task_id": self._task.id, "index": self._index}
+        if self.tools:
+            info["tools"] = self.tools
+        return self._observation, info
 
     def step(self, action: str | Action) -> tuple[Prompt, float, bool, bool, dict[str, Any]]:
         """Takes what the policy wrote; returns observation, reward, terminated, truncated, info.
@@ -146,13 +117,13 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
         task = self.task
         if self._is_over:
             raise ResetNeeded(f"the episode of task {task.id} is over; call reset")
-        action = _as_action(action, type(self).__name__)
+        action = as_action(action, type(self).__name__)
         if action.finish_reason is FinishReason.STOP:
-            outcome = self.respond(action)
+            outcome = self.advance(action)
         else:
             outcome = TurnOutcome(truncated=True)
-        self._turns += (_turn(action, outcome),)
-        self._observation = _extend(self._observation, action.text, outcome.reply)
+        self._turns += (turn_record(action, outcome),)
+        self._observation = extended(self._observation, action, outcome)
         terminated = outcome.terminated
         truncated = outcome.truncated or (not terminated and self._is_out_of_turns())
         self._is_over = terminated or truncated
@@ -171,13 +142,24 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
         }
         return self._observation, float(reward or 0.0), terminated, truncated, info
 
-    def respond(self, action: Action) -> TurnOutcome:
+    def begin(self, task: Task) -> None:
+        """Sets up an episode of its own, before the first observation; ``np_random`` is seeded."""
+
+    def opening(self, task: Task) -> Prompt:
+        """What the policy is asked first; by default the task's prompt."""
+        return task.prompt
+
+    def advance(self, action: Action) -> TurnOutcome:
         """The environment's answer to an action that stopped by itself; single-turn: it is over.
 
         Override this. ``self.task`` and ``self.turns`` tell where the episode stands, and chance
         comes from ``self.np_random`` only.
         """
         return TurnOutcome(terminated=True)
+
+    def gold_action(self, task: Task) -> str | Action | None:
+        """The best action where the episode stands, from the first turn on; None: not known."""
+        return None
 
     def render(self) -> str | None:
         """The conversation as text under ``render_mode="ansi"``, else None."""
@@ -190,12 +172,8 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
     def close(self) -> None:
         """Lets go of the rewards' workers; safe to call twice."""
         if self._composer is not None:
-            self._composer.close()
-            self._composer = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The composer may hold processes and clients; every process makes its own.
-        return {**self.__dict__, "_composer": None}
+            composer, self._composer = self._composer, None
+            compose_cache.give_back(composer)
 
     def _choose(self, options: Mapping[str, Any]) -> tuple[Task, int | None]:
         for name in options:
@@ -226,58 +204,16 @@ class TextEnv(gymnasium.Env[Prompt, str | Action]):
 
     def _score(self, task: Task, *, terminated: bool, truncated: bool) -> ScoreCard:
         if self._composer is None:
-            self._composer = _new_composer(self.rewards, self.plugins)
+            self._composer = compose_cache.lend(self.rewards, self.plugins)
         rollout = Rollout(
             id=task.id,
             task=task,
             group_id=task.id,
             sample_index=0,
-            seed=self.np_random_seed,
+            # An episode that drew nothing was not seeded: no generator is made to say so.
+            seed=-1 if self._np_random is None else self.np_random_seed,
             turns=self._turns,
             terminated=terminated,
             truncated=truncated,
         )
         return self._composer([rollout])[0]
-
-
-def _new_composer(rewards: RewardsConfig, plugins: RewardPlugins | None) -> RewardComposer:
-    if plugins is None:
-        from rlgym_llm.plugins import Plugins
-
-        plugins = Plugins.discover()
-    composer = RewardComposer(rewards, plugins)
-    if composer.needs_groups:
-        raise UserError(
-            "a reward of scope group compares siblings, and an environment by itself plays one "
-            "episode; take defer_scoring=True and score whole groups with RewardComposer"
-        )
-    return composer
-
-
-def _as_action(action: str | Action, env_name: str) -> Action:
-    if isinstance(action, Action):
-        return action
-    if isinstance(action, str):
-        return Action(text=str(action))
-    raise UserError(f"{env_name}.step takes a str or an Action, got {type(action).__name__}")
-
-
-def _turn(action: Action, outcome: TurnOutcome) -> Turn:
-    completion = Completion(
-        text=action.text,
-        token_ids=action.token_ids,
-        logprobs=action.logprobs,
-        finish_reason=action.finish_reason,
-    )
-    return Turn(
-        new_prompt_token_ids=(),
-        completion=completion,
-        reply=outcome.reply,
-        env_reward=outcome.env_reward,
-    )
-
-
-def _extend(observation: Prompt, text: str, reply: tuple[Message, ...]) -> Prompt:
-    if isinstance(observation, str):
-        return "".join((observation, text, *(message.content for message in reply)))
-    return (*observation, Message(role="assistant", content=text), *reply)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,6 +56,7 @@ class Plugins:
                 claim = (plugin.record, spec)
                 self._claims.setdefault((kind, spec_key(spec)), []).append(claim)
         self._failed_observers: set[str] = set()
+        self._tables: dict[Kind, dict[str, Spec]] = {}
 
     @classmethod
     def discover(cls, extra: Sequence[str | Path] = (), *, tolerant: bool = False) -> Plugins:
@@ -67,8 +72,25 @@ class Plugins:
                 raise PluginError(_why_broken(record, option=f" --plugin {record.name}"))
         return plugins
 
-    def __reduce__(self) -> tuple[Callable[..., Plugins], tuple[tuple[Path, ...]]]:
-        return Plugins.discover, (self._extra,)
+    @classmethod
+    def installed(cls) -> Plugins:
+        """What is installed, found once per process: for making environments, which is often.
+
+        It is found again once ``sys.path`` has changed, or a folder on it (which is looked at once
+        a second), so that what was installed in the meantime is seen. `discover` makes a fresh one.
+        """
+        global _installed
+        paths, now = tuple(sys.path), time.monotonic()
+        if _installed is not None and _installed.paths == paths and now < _installed.good_until:
+            return _installed.plugins
+        times = tuple(map(_time_of_change, paths))
+        same = _installed is not None and (_installed.paths, _installed.times) == (paths, times)
+        plugins = _installed.plugins if _installed is not None and same else cls.discover()
+        _installed = _Installed(plugins=plugins, paths=paths, times=times, good_until=now + 1)
+        return plugins
+
+    def __reduce__(self) -> tuple[Callable[..., Plugins], tuple[tuple[Path, ...], ...]]:
+        return (Plugins.discover, (self._extra,)) if self._extra else (Plugins.installed, ())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Plugins:
         return self  # nothing in it changes, and environments that carry it are copied often
@@ -89,7 +111,7 @@ class Plugins:
 
     def table(self, kind: Kind) -> dict[str, Spec]:
         """The usable specs of a kind by name, sorted; of an environment the newest version."""
-        return {spec.name: spec for spec in self.specs(Kind(kind))}
+        return dict(self._table(Kind(kind)))
 
     def envs(self) -> dict[str, EnvSpec]:
         """Environments by name, the newest version of each."""
@@ -126,7 +148,7 @@ class Plugins:
         broken plugin or where two plugins bring it.
         """
         kind = Kind(kind)
-        table = self.table(kind)
+        table = self._table(kind)
         if name in table:
             return table[name]
         claims = [
@@ -198,6 +220,11 @@ class Plugins:
                     stacklevel=2,
                 )
 
+    def _table(self, kind: Kind) -> dict[str, Spec]:
+        if kind not in self._tables:
+            self._tables[kind] = {spec.name: spec for spec in self.specs(kind)}
+        return self._tables[kind]
+
     def _typed(self, kind: Kind, cls: type[_S]) -> dict[str, _S]:
         return {name: spec for name, spec in self.table(kind).items() if isinstance(spec, cls)}
 
@@ -218,6 +245,26 @@ class Plugins:
                 "see `rlgym plugins`",
             )
         return unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Installed:
+    """What was found, and by what it is known to be still so."""
+
+    plugins: Plugins
+    paths: tuple[str, ...]
+    times: tuple[int, ...]
+    good_until: float
+
+
+_installed: _Installed | None = None
+
+
+def _time_of_change(path: str) -> int:
+    try:
+        return os.stat(path or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _called(kind: Kind) -> str:

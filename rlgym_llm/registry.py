@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from rlgym_llm.builtin_envs import BUILTIN_ENVS
 from rlgym_llm.call_signature import check_arguments
 from rlgym_llm.errors import UnknownNameError, UserError
 from rlgym_llm.specs import EnvSpec, Kind
@@ -18,17 +19,7 @@ if TYPE_CHECKING:
 
     from rlgym_llm.plugins import Plugins
 
-__all__ = ["BUILTIN_ENVS", "announce_builtin_envs", "find_env", "make", "register_envs"]
-
-BUILTIN_ENVS: tuple[EnvSpec, ...] = (
-    EnvSpec(
-        name="math-gsm8k",
-        entry_point="rlgym_llm_envs.math_gsm8k:MathGsm8kEnv",
-        description="Grade-school maths word problems; the reply ends in '#### <number>'.",
-    ),
-)
-"""The built-in environments, as their plugin brings them (a test holds the two equal): Gymnasium
-knows these after ``import rlgym_llm``, without any plugin being loaded."""
+__all__ = ["announce_builtin_envs", "find_env", "make", "register_envs"]
 
 _REGISTRATION = "gymnasium.envs.registration"
 _ID = re.compile(r"(?:rlgym_llm:)?(?:rlgym_llm/)?(?P<name>.+?)(?:-v(?P<version>\d+))?")
@@ -39,7 +30,9 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
     """A new environment: ``math-gsm8k``, ``math-gsm8k-v0`` or ``rlgym_llm/math-gsm8k-v0``.
 
     Without a version it is the newest. ``kwargs`` go to the environment's constructor, over the
-    spec's defaults; the result carries Gymnasium's usual wrappers, as from ``gymnasium.make``.
+    spec's defaults; Gymnasium's own ``max_episode_steps`` and ``disable_env_checker`` are taken
+    too (the checker of every first step is off unless asked for: `check_env` finds more). The
+    result enforces the order of calls, as from ``gymnasium.make``.
     Raises UnknownNameError with the nearest id, UserError for a version that does not exist,
     ConfigError for an argument that the constructor does not take, and PluginError.
     """
@@ -48,16 +41,14 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
     from rlgym_llm.plugins import Plugins
     from rlgym_llm.reward_config import RewardsConfig
 
-    plugins = Plugins.discover() if plugins is None else plugins
+    plugins = Plugins.installed() if plugins is None else plugins
     spec = find_env(id, plugins)
-    arguments = {**spec.defaults, **kwargs}
-    own = {name: value for name, value in arguments.items() if name not in _GYMNASIUM_OPTIONS}
-    check_arguments(f"environment {spec.name!r}", plugins.load(spec), own)
+    _check_once(spec, plugins, {*spec.defaults, *kwargs})
     env = gymnasium.make(
         gymnasium.envs.registration.EnvSpec(
             id=spec.id, entry_point=spec.entry_point, kwargs=dict(spec.defaults)
         ),
-        **kwargs,
+        **{"disable_env_checker": True, **kwargs},
     )
     inner = env.unwrapped
     if hasattr(inner, "plugins"):
@@ -67,6 +58,18 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
             if component.reward is not None:
                 plugins.get(Kind.REWARD, component.reward)  # unknown names fail here, not in step
     return env
+
+
+_checked: dict[tuple[int, frozenset[str]], Any] = {}  # holds what it names, so ids stay theirs
+
+
+def _check_once(spec: EnvSpec, plugins: Plugins, names: set[str]) -> None:
+    """Checks the names of the arguments; reading signatures is slow, so each set of them once."""
+    entry = plugins.load(spec)
+    own = frozenset(names.difference(_GYMNASIUM_OPTIONS))
+    if (id(entry), own) not in _checked:
+        check_arguments(f"environment {spec.name!r}", entry, dict.fromkeys(sorted(own)))
+        _checked[id(entry), own] = entry
 
 
 def find_env(id: str, plugins: Plugins) -> EnvSpec:  # noqa: A002  Gymnasium's word
@@ -101,7 +104,7 @@ def register_envs(plugins: Plugins | None = None) -> tuple[str, ...]:
 
     from rlgym_llm.plugins import Plugins
 
-    plugins = Plugins.discover() if plugins is None else plugins
+    plugins = Plugins.installed() if plugins is None else plugins
     specs = [spec for spec in plugins.specs(Kind.ENV) if isinstance(spec, EnvSpec)]
     _register(specs)
     return tuple(spec.id for spec in specs)

@@ -128,6 +128,9 @@ class Reward:
     """Components whose raw values it reads from ``ctx.components``; they are scored before it."""
     memory_mb: int | None = None
     """Bound on the memory of a worker of backend ``process``; None for its default."""
+    is_bounded: bool = False
+    """Whether no text can make it hang, fill the memory or end the process, so that scoring a few
+    rows needs no process of its own."""
     concurrency: int = 8
     """How many calls may run side by side under the backends ``thread``, ``process``, ``async``."""
 

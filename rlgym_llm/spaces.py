@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium.spaces import Space
-from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
+from gymnasium.vector.utils import (
+    batch_space,
+    concatenate,
+    create_empty_array,
+    create_shared_memory,
+)
 
+from rlgym_llm.errors import UserError
 from rlgym_llm.types import Message, Role
 
 __all__ = ["DEFAULT_ALPHABET", "Conversation", "UnicodeText"]
@@ -40,7 +46,8 @@ class UnicodeText(Space[str]):
     ) -> None:
         if max_chars < 0:
             raise ValueError(f"max_chars must be 0 or more, got {max_chars}")
-        if not alphabet or any(len(char) != 1 for char in alphabet):
+        is_checked = alphabet is DEFAULT_ALPHABET  # as for every environment that is made
+        if not is_checked and (not alphabet or any(len(char) != 1 for char in alphabet)):
             raise ValueError(f"alphabet must hold single characters, got {alphabet!r}")
         self.max_chars = max_chars
         self.alphabet = "".join(alphabet)
@@ -146,3 +153,13 @@ def _empty_conversations(
     space: Conversation, n: int = 1, fn: Callable[..., Any] = np.zeros
 ) -> tuple[tuple[Message, ...], ...]:
     return ((Message(role="user", content=""),),) * n
+
+
+@create_shared_memory.register(UnicodeText)
+@create_shared_memory.register(Conversation)
+def _refuse_shared_memory(space: Space[Any], n: int = 1, ctx: Any = None) -> NoReturn:
+    # Gymnasium's default; its own words for it speak of custom spaces, three errors deep.
+    raise UserError(
+        f"{space} has no fixed size, so it cannot lie in shared memory: "
+        "AsyncVectorEnv(..., shared_memory=False)"
+    )

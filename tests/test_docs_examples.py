@@ -1,4 +1,4 @@
-"""What docs/rewards.md, composition.md and score.md show runs, and what they list is complete."""
+"""What the pages of docs/ show runs, and what they list is complete."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from rlgym_llm.composition.combine import Combine
 from rlgym_llm.composition.component import ComponentConfig, Placement
 from rlgym_llm.composition.schedule import _SCHEDULES
 from rlgym_llm.composition.transform import TRANSFORMS
+from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.layouts.layout import FIELDS, LayoutName
 from rlgym_llm.layouts.targets import TARGETS
 from rlgym_llm.reward_config import RewardsConfig, read_rewards
@@ -31,7 +32,12 @@ from rlgym_llm.rewards import Backend, build_reward
 from rlgym_llm.yaml_text import read_yaml
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("rewards.md", "composition.md", "score.md")
+PAGES = (
+    *("rewards.md", "write_a_reward.md", "composition.md", "score.md"),
+    *("environments.md", "distribution.md", "multi_turn.md", "tools.md", "mixtures.md"),
+    *("episodes.md", "adapters.md"),
+    *sorted(f"environments/{path.name}" for path in (DOCS / "environments").iterdir()),
+)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -82,7 +88,10 @@ def test_the_blocks_of_a_page_run_in_order(
             if named := re.match(r"# ([\w.]+\.yaml)\n", block.text):
                 (tmp_path / named[1]).write_text(block.text, "utf-8")
             data = read_yaml(block.text, where=where)
-            read_rewards(data.get("rewards", data), Plugins.discover())
+            if data.keys() & TrainConfig.model_fields.keys() - {"rewards"}:
+                TrainConfig.model_validate(data)
+            else:
+                read_rewards(data.get("rewards", data), Plugins.discover())
         elif block.language == "":
             _run_commands(block, where, tmp_path, capsys)
         ran.add(block.language)
@@ -227,5 +236,5 @@ def test_the_advantages_of_gdpo() -> None:
 def test_a_page_links_to_what_exists(page: str) -> None:
     text = (DOCS / page).read_text("utf-8")
     for target in re.findall(r"\]\(([^)#]+)", text):
-        assert (DOCS / target).exists(), target
+        assert (DOCS / page).parent.joinpath(target).exists(), target
     assert len(text.splitlines()) < 200

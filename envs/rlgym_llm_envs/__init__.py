@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from rlgym_llm.builtin_envs import BUILTIN_ENVS
 from rlgym_llm.hookspecs import hookimpl
-from rlgym_llm.specs import EnvSpec, Kind, RowSourceSpec, Spec
+from rlgym_llm.specs import Kind, RewardSpec, RowSourceSpec, Spec
 
 __all__ = ["rlgym_register"]
 
 
 @hookimpl
 def rlgym_register(kind: Kind) -> list[Spec]:
-    """The environments, which the core's table of built-ins names too, and the hub's rows."""
+    """The environments, the hub's rows, and a reward that an adapter needs."""
     if kind is Kind.ROW_SOURCE:
         return [
             RowSourceSpec(
@@ -19,12 +20,14 @@ def rlgym_register(kind: Kind) -> list[Spec]:
                 description="A data set of the Hugging Face hub: hf:OWNER/NAME[:CONFIG[:SPLIT]].",
             ),
         ]
+    if kind is Kind.REWARD:
+        return [
+            RewardSpec(
+                name="verifiers",
+                entry_point="rlgym_llm_envs.adapters.verifiers_reward:VerifiersReward",
+                description="one reward function of a verifiers environment",
+            ),
+        ]
     if kind is not Kind.ENV:
         return []
-    return [
-        EnvSpec(
-            name="math-gsm8k",
-            entry_point="rlgym_llm_envs.math_gsm8k:MathGsm8kEnv",
-            description="Grade-school maths word problems; the reply ends in '#### <number>'.",
-        ),
-    ]
+    return list(BUILTIN_ENVS)

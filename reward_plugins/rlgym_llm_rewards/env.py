@@ -31,6 +31,7 @@ class Env(Reward):
     """
 
     name = "env"
+    is_bounded = True
     granularity: Granularity = "turn"
     range = (-math.inf, math.inf)
 

@@ -35,6 +35,7 @@ class ExactMatch(Reward):
     """
 
     name = "exact_match"
+    is_bounded = True
     needs = ("answer",)
 
     strip: bool = True

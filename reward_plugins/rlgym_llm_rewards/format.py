@@ -50,6 +50,7 @@ class Format(Reward):
     """
 
     name = "format"
+    is_bounded = True
     version = 2
 
     style: Style = "hash"

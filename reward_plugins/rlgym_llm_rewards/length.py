@@ -61,6 +61,7 @@ class Length(Reward):
     """
 
     name = "length"
+    is_bounded = True
 
     mode: Mode = "linear"
     unit: Unit = "tokens"

@@ -63,6 +63,7 @@ class MultipleChoice(Reward):
     """
 
     name = "multiple_choice"
+    is_bounded = True
     needs = ("answer",)
 
     choices: str | tuple[str, ...] | None = None

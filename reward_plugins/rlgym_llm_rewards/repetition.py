@@ -46,6 +46,7 @@ class Repetition(Reward):
     """
 
     name = "repetition"
+    is_bounded = True
     range = (-1.0, 0.0)
 
     ngram: Annotated[int, Field(gt=0)] = 3

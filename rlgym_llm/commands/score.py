@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, get_args
 
 from rlgym_llm.cli import guarded, plugin_parser
 from rlgym_llm.cores import num_cores
 from rlgym_llm.layouts.samples import FIELDS, LayoutName
 from rlgym_llm.offline.early_workers import EarlyWorkers
+from rlgym_llm.offline.workers import WorkerChoice
 
 __all__ = ["main", "script"]
 
-_SMALL = 8 << 20
+_SMALL = 4 << 20
 _EPILOG = """\
   rlgym score generations.jsonl --reward math=1.0 --reward format=0.2
   rlgym score dump.parquet --env math-gsm8k --map completion=response -o scored.parquet
@@ -37,25 +38,27 @@ def script() -> int:
 def main(argv: Sequence[str]) -> int:
     """Scores the files and prints what it came to; raises UserError, DataError or RewardError."""
     options = _parser().parse_intermixed_args(argv)
-    num_workers = options.workers or num_cores()
-    early = EarlyWorkers(
-        num_workers=num_workers,
-        num_early=options.workers or (1 if _is_small(options.files) else num_workers),
+    start = partial(
+        EarlyWorkers,
+        num_workers=options.workers or num_cores(),
         timeout_s=options.timeout,
         memory_mb=options.memory or None,
     )
-    with closing(early) as workers:
+    with closing(WorkerChoice(start, may_stay=_may_stay(options))) as choice:
         # Imported beside the workers, which import the same.
         from rlgym_llm.commands.score_run import run
 
-        return run(options, workers)
+        return run(options, choice)
 
 
-def _is_small(files: Sequence[str]) -> bool:
-    """Whether one worker is likely done before another would be ready."""
-    with contextlib.suppress(OSError):  # of which there is more to say later
-        return sum(os.path.getsize(file) for file in files) < _SMALL
-    return True
+def _may_stay(options: argparse.Namespace) -> bool:
+    """Whether the rows may be scored in this process: few, and nobody's own code on them."""
+    if options.workers or options.plugin or any(":" in flag for flag in options.reward):
+        return False
+    try:
+        return sum(os.path.getsize(file) for file in options.files) <= _SMALL
+    except OSError:  # of which there is more to say later
+        return True
 
 
 def _parser() -> Any:

@@ -13,10 +13,10 @@ from rlgym_llm.commands.column_flags import read_mapping
 from rlgym_llm.commands.score_text import print_diff, print_summary, progress_bar
 from rlgym_llm.errors import ConfigError, UnknownNameError, UserError
 from rlgym_llm.offline.diff import diff_scores
-from rlgym_llm.offline.early_workers import EarlyWorkers
 from rlgym_llm.offline.inputs import open_inputs
 from rlgym_llm.offline.score_files import score_files
 from rlgym_llm.offline.settings import OfflineSettings
+from rlgym_llm.offline.workers import WorkerChoice
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import find_env
 from rlgym_llm.reward_config import RewardsConfig, build_rewards, read_rewards
@@ -33,7 +33,7 @@ _CHUNK_BYTES = (1 << 16, 1 << 20)
 _CHUNKS_PER_FILE = 32
 
 
-def run(options: argparse.Namespace, workers: EarlyWorkers) -> int:
+def run(options: argparse.Namespace, choice: WorkerChoice) -> int:
     """Scores the files and prints what it came to; returns the exit code.
 
     Raises UserError, DataError or RewardError.
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace, workers: EarlyWorkers) -> int:
         with progress_bar(sum(file.size for file in inputs)) as progress:
             summary = score_files(
                 settings,
-                workers,
+                choice.workers(built.values()),
                 ks=options.k,
                 overwrite=options.overwrite,
                 progress=progress,

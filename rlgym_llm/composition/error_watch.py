@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 from rlgym_llm.errors import RewardError
@@ -15,7 +16,7 @@ _MIN_SCORES = 32
 
 
 class ErrorWatch:
-    """Remembers how many of each component's recent scores failed.
+    """Remembers how many of each component's recent scores failed; threads may share one.
 
     A component's rate is over this batch and the batches before it, back to 256 scores; of fewer
     than 32 it is taken as if there were so many, so that one bad row in the first group of eight
@@ -24,7 +25,8 @@ class ErrorWatch:
 
     def __init__(self, max_error_rate: float) -> None:
         self.max_error_rate = max_error_rate
-        self._recent: dict[str, deque[tuple[int, int]]] = defaultdict(deque)
+        self._recent: dict[str, _Recent] = {}
+        self._lock = threading.Lock()
 
     def watch(self, scores: Mapping[str, Sequence[Score]]) -> None:
         """Takes one batch of the components that count; raises RewardError for the worst of them.
@@ -33,13 +35,13 @@ class ErrorWatch:
         """
         worst = (self.max_error_rate, "", "")
         for name, found in scores.items():
-            recent = self._recent[name]
-            recent.append((len(found), sum(score.status in FAILED for score in found)))
-            while sum(count for count, _ in recent) - recent[0][0] >= _WINDOW:
-                recent.popleft()
-            num_scores, num_failed = map(sum, zip(*recent, strict=True))
+            failed = sum(score.status in FAILED for score in found)
+            with self._lock:
+                recent = self._recent.setdefault(name, _Recent())
+                recent.take(len(found), failed)
+                num_scores, num_failed = recent.num_scores, recent.num_failed
             rate = num_failed / max(num_scores, _MIN_SCORES)
-            if rate > worst[0] and recent[-1][1] > 0:
+            if rate > worst[0] and failed > 0:
                 worst = (rate, name, f"{num_failed} of its last {num_scores} scores")
         _, name, share = worst
         if name:
@@ -48,3 +50,20 @@ class ErrorWatch:
                 f"reward {name!r} failed on {share}, more than max_error_rate "
                 f"{self.max_error_rate:g} allows; for example: {example}"
             )
+
+
+class _Recent:
+    """Batches back to 256 scores, with their sums."""
+
+    def __init__(self) -> None:
+        self.batches: deque[tuple[int, int]] = deque()
+        self.num_scores = self.num_failed = 0
+
+    def take(self, num_scores: int, num_failed: int) -> None:
+        self.batches.append((num_scores, num_failed))
+        self.num_scores += num_scores
+        self.num_failed += num_failed
+        while self.num_scores - self.batches[0][0] >= _WINDOW:
+            scores, failed = self.batches.popleft()
+            self.num_scores -= scores
+            self.num_failed -= failed

@@ -7,10 +7,12 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rlgym_llm.errors import RlgymError
-from rlgym_llm.sandbox import LONGEST_S, Sandbox
+from rlgym_llm.sandbox import LONGEST_S, Outcome, Sandbox
 
 __all__ = ["EarlyWorkers"]
 
@@ -22,15 +24,11 @@ class EarlyWorkers:
     is: so they start at once, and wait for the settings, which `begin` gives them.
     """
 
-    def __init__(
-        self, *, num_workers: int, num_early: int, timeout_s: float, memory_mb: int | None
-    ) -> None:
-        """``num_early`` of the workers start now; the others when they are wanted."""
+    def __init__(self, *, num_workers: int, timeout_s: float, memory_mb: int | None) -> None:
         self.num_workers = num_workers
-        self.num_early = min(num_early, num_workers)
         self._folder = Path(tempfile.mkdtemp(prefix="rlgym-score-"))
         self._settings = self._folder / "settings.json"
-        self.sandbox = Sandbox(
+        self._sandbox = Sandbox(
             "rlgym_llm.offline.worker:open_scorer",
             factory_argument=str(self._settings),
             num_workers=num_workers,
@@ -49,12 +47,16 @@ class EarlyWorkers:
         draft.write_text(settings)
         draft.replace(self._settings)
 
+    def call(self, request: Mapping[str, Any]) -> Outcome:
+        """One request to the next free worker; what it does wrong is in the outcome."""
+        return self._sandbox.call(request)
+
     def close(self) -> None:
         """Ends the workers; safe to call twice."""
-        self.sandbox.close()
+        self._sandbox.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _warm(self) -> None:
         # One that does not start says so again to whoever calls it.
         with contextlib.suppress(RlgymError):
-            self.sandbox.warm(self.num_early)
+            self._sandbox.warm()

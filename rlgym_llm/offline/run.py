@@ -13,18 +13,15 @@ from typing import Any
 
 from rlgym_llm.layouts.layout import Layout
 from rlgym_llm.offline.chunks import Chunk, jsonl_chunks
-from rlgym_llm.offline.early_workers import EarlyWorkers
 from rlgym_llm.offline.isolate import score_chunk
 from rlgym_llm.offline.lines import BadRowError, parse_row
 from rlgym_llm.offline.parquet_input import parquet_chunks, piece_path
 from rlgym_llm.offline.part import finished_parts
 from rlgym_llm.offline.samples import group_of
 from rlgym_llm.offline.settings import OfflineSettings
+from rlgym_llm.offline.workers import Workers
 
 __all__ = ["Progress", "plan", "score_chunks"]
-
-_PATIENCE_S = 1.0
-"""Seconds of work after which it is worth starting another worker."""
 
 Progress = Callable[[Chunk], None]
 """Told of every chunk that is scored, also of those that were before."""
@@ -65,30 +62,26 @@ def plan(settings: OfflineSettings, done: set[str], *, by_group: bool) -> Iterat
 def score_chunks(
     settings: OfflineSettings,
     components: list[str],
-    workers: EarlyWorkers,
+    workers: Workers,
     *,
     by_group: bool,
     progress: Progress,
 ) -> int:
     """Scores every chunk that is not yet; returns the number of all.
 
-    As many are on their way as there are workers; those that did not start early begin where there
-    is still work after a while. Raises what the first of them raises.
+    As many are on their way as there are workers. Raises what the first of them raises.
     """
     done = finished_parts(settings.work)
     folder = os.getcwd()
     workers.begin(replace(settings, folder=folder).to_json())
     chunks = _Shared(plan(settings, done, by_group=by_group))
     lock = threading.Lock()
-    sandbox = workers.sandbox
 
-    def work(is_early: bool) -> None:
-        if not is_early and chunks.is_out_within(_PATIENCE_S):
-            return
+    def work() -> None:
         for chunk in chunks:
             try:
                 if chunk.name not in done:
-                    score_chunk(sandbox.call, chunk, components, settings.work)
+                    score_chunk(workers.call, chunk, components, settings.work)
                     piece_path(settings.work, chunk).unlink(missing_ok=True)
                 with lock:
                     progress(chunk)
@@ -97,17 +90,17 @@ def score_chunks(
                 return
             chunks.finish(chunk)
 
-    with closing(sandbox), ThreadPoolExecutor(workers.num_workers) as threads:
-        for number in range(workers.num_workers):
-            threads.submit(work, number < workers.num_early)
+    with closing(workers), ThreadPoolExecutor(workers.num_workers) as threads:
+        for _ in range(workers.num_workers):
+            threads.submit(work)
         try:
             error = chunks.wait()
         except BaseException:  # such as KeyboardInterrupt
             chunks.stop()
-            sandbox.close()
+            workers.close()
             raise
         if error is not None:
-            sandbox.close()  # ends what the others are at
+            workers.close()  # ends what the others are at
             raise error
     return chunks.num_given
 
@@ -147,11 +140,6 @@ class _Shared:
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
-
-    def is_out_within(self, seconds: float) -> bool:
-        """Whether no chunk is left to give out, now or within so many seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._is_stopped, seconds)
 
     def finish(self, chunk: Chunk) -> None:
         with self._changed:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.errors import UserError
-from rlgym_llm.offline.early_workers import EarlyWorkers
 from rlgym_llm.offline.manifest import check_same, fingerprint, read_manifest, write_manifest
 from rlgym_llm.offline.merge import join_files, part_names, write_rejects
 from rlgym_llm.offline.parquet_output import write_output
 from rlgym_llm.offline.part import part_file
 from rlgym_llm.offline.run import Progress, score_chunks
 from rlgym_llm.offline.settings import OfflineSettings
+from rlgym_llm.offline.workers import Workers
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig
 
@@ -33,7 +33,7 @@ __all__ = ["score_files"]
 
 def score_files(
     settings: OfflineSettings,
-    workers: EarlyWorkers,
+    workers: Workers,
     *,
     ks: Sequence[int] | None = None,
     overwrite: bool = False,

@@ -8,7 +8,6 @@ import pytest
 
 from rlgym_llm.check_env import check_env
 from rlgym_llm.env import TextEnv, TurnOutcome
-from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import Message, Task
 
@@ -18,40 +17,9 @@ TASKS = ListTasks(
 )
 
 
-class ExactComposer:
-    """1.0 for the answer and nothing but the answer."""
-
-    def __call__(self, rollouts):
-        return [self.card(r.id, float(r.text == r.task.answer)) for r in rollouts]
-
-    def card(self, rollout_id, raw):
-        component = Component(
-            raw=raw,
-            weight=1.0,
-            transformed=raw,
-            contribution=raw,
-            status=ScoreStatus.OK,
-            seconds=random.Random().random(),
-        )
-        return ScoreCard(
-            rollout_id=rollout_id,
-            reward=raw,
-            status=CardStatus.SCORED,
-            components={"exact": component},
-        )
-
-    def close(self):
-        pass
-
-
-@pytest.fixture(autouse=True)
-def composer(monkeypatch):
-    monkeypatch.setattr("rlgym_llm.env._new_composer", lambda *_: ExactComposer())
-
-
 class Sums(TextEnv):
     def __init__(self, **options):
-        super().__init__(**{"tasks": TASKS, **options})
+        super().__init__(**{"tasks": TASKS, "rewards": {"exact_match": 1.0}, **options})
 
     def gold_action(self, task):
         return task.answer
@@ -63,7 +31,7 @@ class TwoTurns(Sums):
     def __init__(self):
         super().__init__(max_turns=3)
 
-    def respond(self, action):
+    def advance(self, action):
         if self.turns:
             return TurnOutcome(terminated=True)
         return TurnOutcome(reply=(Message(role="user", content="sure?"),))
@@ -77,7 +45,7 @@ class WrongGold(Sums):
 
 
 class GlobalRandom(Sums):
-    def respond(self, action):
+    def advance(self, action):
         random.random()
         return TurnOutcome(terminated=True)
 
@@ -99,7 +67,7 @@ class TerminatesWhenCut(Sums):
 
 
 class BothFlags(Sums):
-    def respond(self, action):
+    def advance(self, action):
         return TurnOutcome(terminated=True, truncated="naïve" in action.text)
 
 
@@ -114,12 +82,12 @@ class Forgetful(Sums):
 
     def __init__(self):
         super().__init__()
-        self.memory = {"lock": threading.Lock()}
+        self.memory = {"seen": 1}
 
     def __getstate__(self):
         return {**super().__getstate__(), "memory": {}}
 
-    def respond(self, action):
+    def advance(self, action):
         reply = Message(role="user", content=f"{len(self.memory)}")
         return TurnOutcome(reply=(reply,), terminated=True)
 
@@ -135,19 +103,92 @@ class Counting(Sums):
 
     count = 0
 
-    def respond(self, action):
+    def advance(self, action):
         type(self).count += 1
         reply = Message(role="user", content=f"{self.count}")
         return TurnOutcome(reply=(reply,), terminated=True)
 
 
+class Countdown(Sums):
+    """Gold takes three turns: counts down, then says the answer."""
+
+    def __init__(self, **options):
+        super().__init__(max_turns=None, rewards={"env": 1.0}, **options)
+
+    def begin(self, task):
+        self.left = 2
+
+    def advance(self, action):
+        if action.text != (str(self.left) if self.left else self.task.answer):
+            return TurnOutcome(terminated=True, env_reward=0)
+        if not self.left:
+            return TurnOutcome(terminated=True, env_reward=1)
+        self.left -= 1
+        return TurnOutcome(reply=(Message(role="user", content="go on"),))
+
+    def gold_action(self, task):
+        return str(self.left) if self.left else task.answer
+
+
+class PoorGold(Countdown):
+    """Says that more can be had than its gold gets."""
+
+    gold_reward = 2.0
+
+
+class EndlessGold(Countdown):
+    def advance(self, action):
+        return TurnOutcome(reply=(Message(role="user", content="go on"),))
+
+
+class GarbageIsRight(Sums):
+    accuracy = "length"
+
+    def __init__(self):
+        super().__init__(
+            rewards={
+                "components": {
+                    "exact_match": {},
+                    "length": {"reward": "regex", "weight": 0, "options": {"pattern": "."}},
+                }
+            }
+        )
+
+
+class Neighbourly(Sums):
+    """Copies share a list, so that an episode sees what others said."""
+
+    shared = ("said",)
+
+    def __init__(self):
+        super().__init__(max_turns=2)
+        self.said = []
+
+    def begin(self, task):
+        self.said.clear()
+
+    def advance(self, action):
+        self.said.append(action.text)
+        reply = Message(role="user", content=f"{len(self.said)} said")
+        return TurnOutcome(reply=(reply,), terminated=len(self.turns) == 1)
+
+    gold_action = None
+
+
+class HalfSaved(Countdown):
+    """Forgets in a saved state what it counts."""
+
+    def own_state(self):
+        return {"left": 2}
+
+
 class StrictAboutText(Sums):
-    def respond(self, action):
+    def advance(self, action):
         action.text.encode("ascii")
         return TurnOutcome(terminated=True)
 
 
-@pytest.mark.parametrize("make", [Sums, TwoTurns])
+@pytest.mark.parametrize("make", [Sums, TwoTurns, Countdown])
 def test_sound_environments_pass(make):
     check_env(make())
 
@@ -167,7 +208,7 @@ def test_registered_environments_pass_rendering_included():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (WrongGold, "WrongGold, task 0: gold scores 0.0, garbage 0.0"),
+        (WrongGold, "WrongGold, task 0: gold scores 0.0, and the highest reward is 1.0"),
         (GlobalRandom, "GlobalRandom draws from a global random generator"),
         (IgnoresSeed, "random number generator|super|seed"),
         (IgnoresOptions, "reset.options=.'no_such_option': 1.. is accepted in silence"),
@@ -176,6 +217,11 @@ def test_registered_environments_pass_rendering_included():
         (StepsOn, "stepping after the end is accepted in silence"),
         (Forgetful, "pickled in mid-episode steps otherwise"),
         (Counting, "(not equivalent|differs)"),
+        (PoorGold, "PoorGold, task 0: gold scores 1.0, and the highest reward is 2.0"),
+        (EndlessGold, "gold actions do not end the episode within 50 turns"),
+        (GarbageIsRight, "garbage is as right as gold by 'length'"),
+        (Neighbourly, "Neighbourly.*(cloned in mid-episode|beside others)"),
+        (HalfSaved, "cloned in mid-episode steps otherwise"),
     ],
 )
 def test_broken_environments_are_named(make, message):

@@ -59,7 +59,7 @@ class Guess(TextEnv):
         self.secret = int(self.np_random.integers(10))
         return observation, info
 
-    def respond(self, action):
+    def advance(self, action):
         if action.text == str(self.secret):
             return TurnOutcome(env_reward=np.float32(1), terminated=np.True_)
         return TurnOutcome(reply=(Message(role="user", content="no"),), env_reward=0)
@@ -67,7 +67,7 @@ class Guess(TextEnv):
 
 @pytest.fixture(autouse=True)
 def composer(monkeypatch):
-    monkeypatch.setattr("rlgym_llm.env._new_composer", lambda *_: FakeComposer())
+    monkeypatch.setattr("rlgym_llm.compose_cache.lend", lambda *_: FakeComposer())
     monkeypatch.setattr(FakeComposer, "seen", [])
     return FakeComposer
 

@@ -11,9 +11,10 @@ import gymnasium
 import pytest
 
 import rlgym_llm
+from rlgym_llm.builtin_envs import BUILTIN_ENVS
 from rlgym_llm.errors import ConfigError, PluginError, UnknownNameError, UserError
 from rlgym_llm.plugins import Plugins
-from rlgym_llm.registry import BUILTIN_ENVS, announce_builtin_envs, find_env, make, register_envs
+from rlgym_llm.registry import announce_builtin_envs, find_env, make, register_envs
 from rlgym_llm.specs import Kind
 
 MAZE = """
@@ -87,7 +88,9 @@ class TestMake:
 
     def test_same_wrappers_as_gymnasium(self) -> None:
         ours = make("math-gsm8k", source="starter")
-        theirs = gymnasium.make("rlgym_llm/math-gsm8k-v0", source="starter")
+        theirs = gymnasium.make(
+            "rlgym_llm/math-gsm8k-v0", source="starter", disable_env_checker=True
+        )
         assert str(ours) == str(theirs)
         assert ours.reset(seed=3)[0] == theirs.reset(seed=3)[0]
 
@@ -101,6 +104,18 @@ class TestMake:
         env = make("maze", plugins=mazes, max_episode_steps=7, disable_env_checker=True)
         assert isinstance(env, gymnasium.wrappers.TimeLimit)
         assert "PassiveEnvChecker" not in str(env)
+
+    def test_gymnasiums_checker_comes_where_it_is_asked_for(self) -> None:
+        env = make("math-gsm8k", source="starter", disable_env_checker=False)
+        assert "PassiveEnvChecker" in str(env)
+
+    def test_arguments_are_checked_however_often_it_is_made(self, mazes: Plugins) -> None:
+        for _ in range(2):
+            make("maze", plugins=mazes, size=4)
+            with pytest.raises(ConfigError, match="no argument 'sise'; did you mean 'size'"):
+                make("maze", plugins=mazes, sise=4)
+            with pytest.raises(ConfigError, match="needs the argument 'size'"):
+                make("raw-maze", plugins=mazes)
 
     def test_unknown_id_has_the_nearest(self) -> None:
         with pytest.raises(UnknownNameError, match="environment 'math-gsm8'; did you mean 'math-g"):
@@ -145,7 +160,7 @@ class TestGymnasium:
     def test_the_literal_table_is_what_the_plugin_brings(self) -> None:
         plugins = Plugins.discover()
         own = [s for s in plugins.specs(Kind.ENV) if "rlgym-llm " in plugins.owner(s)]
-        assert list(BUILTIN_ENVS) == own
+        assert sorted(spec.id for spec in BUILTIN_ENVS) == [spec.id for spec in own]
 
     @pytest.mark.parametrize("imports", ["rlgym_llm, gymnasium", "gymnasium, rlgym_llm"])
     def test_known_after_import_in_either_order(self, imports: str) -> None:
@@ -176,7 +191,7 @@ class TestGymnasium:
             ours = [id for id in gymnasium.registry if id.startswith("rlgym_llm/")]
             print(len(gymnasium.registry) > 20, ours)
         """
-        assert run(program) == "True ['rlgym_llm/math-gsm8k-v0']"
+        assert run(program) == f"True {[spec.id for spec in BUILTIN_ENVS]}"
 
     def test_announcing_twice_changes_nothing(self, registry: dict[str, Any]) -> None:
         announce_builtin_envs()
@@ -189,13 +204,8 @@ class TestGymnasium:
         self, mazes: Plugins, registry: dict[str, Any]
     ) -> None:
         ids = register_envs(mazes)
-        assert ids == (
-            "rlgym_llm/lost-v0",
-            "rlgym_llm/math-gsm8k-v0",
-            "rlgym_llm/maze-v1",
-            "rlgym_llm/maze-v2",
-            "rlgym_llm/raw-maze-v0",
-        )
+        theirs = {f"rlgym_llm/{key}" for key in ("lost-v0", "maze-v1", "maze-v2", "raw-maze-v0")}
+        assert set(ids) == theirs | {spec.id for spec in BUILTIN_ENVS}
         assert isinstance(registry["rlgym_llm/maze-v1"].entry_point, str)
         assert gymnasium.make("rlgym_llm/maze-v2").unwrapped.size == 5  # type: ignore[attr-defined]
         assert register_envs(mazes) == ids

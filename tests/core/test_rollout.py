@@ -34,7 +34,7 @@ class Echo(TextEnv):
         type(self).built += 1
         super().__init__(**{"tasks": TASKS, "max_turns": 5, **options})
 
-    def respond(self, action):
+    def advance(self, action):
         if action.text == "break":
             raise KeyError("no such tool")
         if action.text == "hang":
@@ -305,11 +305,11 @@ def test_a_broken_environment_is_not_given_work_again(bug_report):
     class BreaksForGood(Echo):
         is_broken = False
 
-        def respond(self, action):
+        def advance(self, action):
             self.is_broken = self.is_broken or action.text == "break"
             if self.is_broken:
                 raise RuntimeError("gone")
-            return super().respond(action)
+            return super().advance(action)
 
     pool = EnvPool(BreaksForGood)
     run(["break"], make_env=pool, tasks=[TASKS[0]])

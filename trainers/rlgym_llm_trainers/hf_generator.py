@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from rlgym_llm.errors import GeneratorError, UserError
-from rlgym_llm.generate import GenerateRequest
+from rlgym_llm.errors import GeneratorError
+from rlgym_llm.generate import GenerateRequest, Tools
 from rlgym_llm.types import Completion, FinishReason, Message, Prompt
+from rlgym_llm_trainers.chat import prompt_ids, reply_ids
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.sampling import draw_tokens, keep_top, row_noise
 
@@ -35,6 +36,7 @@ class HFGenerator:
         self._policy = policy
         self._max_num_seqs = max_num_seqs
         self._policy_version = policy_version
+        self._special_ids = frozenset(policy.tokenizer.all_special_ids)
 
     @property
     def policy_version(self) -> int:
@@ -45,59 +47,22 @@ class HFGenerator:
         """Tells that the shared weights are now those of ``version``."""
         self._policy_version = version
 
-    def encode_prompt(self, prompt: Prompt) -> tuple[int, ...]:
+    def encode_prompt(self, prompt: Prompt, tools: Tools = ()) -> tuple[int, ...]:
         """Ids of the prompt by the model's chat template, or by its tokenizer for a string.
 
         Raises UserError for a conversation where the model has no chat template.
         """
-        tokenizer = self._policy.tokenizer
-        if isinstance(prompt, str):
-            return tuple(tokenizer(prompt)["input_ids"])
-        if not tokenizer.chat_template:
-            raise UserError(
-                f"--model {self._policy.path} has no chat template, and the environment's prompts "
-                "are conversations; take an instruct model, or string prompts "
-                "(--env.kwargs '{prompt_style: string}')"
-            )
-        try:
-            encoded = tokenizer.apply_chat_template(
-                [message.to_dict() for message in prompt],
-                add_generation_prompt=True,
-                return_dict=True,
-            )
-        except Exception as error:  # a template is a program and raises what it likes
-            roles = " ".join(message.role for message in prompt)
-            raise UserError(
-                f"--model {self._policy.path}: its chat template fails on a conversation of "
-                f"{roles}: {' '.join(str(error).split())}"
-            ) from error
-        if not encoded["input_ids"]:
-            raise UserError(f"--model {self._policy.path}: its chat template renders nothing")
-        return tuple(encoded["input_ids"])
+        return prompt_ids(self._policy.tokenizer, prompt, tools, path=self._policy.path)
 
-    def encode_reply(self, reply: Sequence[Message]) -> tuple[int, ...]:
+    def encode_reply(self, reply: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
         """Ids that the chat template adds for ``reply`` after a sampled assistant turn.
 
-        Rendered as the difference of two conversations that share their opening, so that no
-        system prompt is inserted twice.
+        Raises GeneratorError where the template has no place for such a reply.
         """
-        tokenizer = self._policy.tokenizer
-        opening = [{"role": "user", "content": "."}, {"role": "assistant", "content": "."}]
-        messages = [message.to_dict() for message in reply]
-        before = tokenizer.apply_chat_template(opening, tokenize=False)
-        after = tokenizer.apply_chat_template(
-            opening + messages, tokenize=False, add_generation_prompt=True
+        policy = self._policy
+        return reply_ids(
+            policy.tokenizer, reply, eos_token_ids=policy.eos_token_ids, path=policy.path
         )
-        if not after.startswith(before):
-            raise GeneratorError(
-                f"the chat template of {self._policy.path} rewrites earlier turns, so a reply "
-                "cannot be appended to them"
-            )
-        added = after[len(before) :]
-        eos = tokenizer.eos_token or ""
-        # The sampled turn brought its own end-of-text; what the template puts behind it stays.
-        tail = before[before.rfind(eos) + len(eos) :] if eos and eos in before else ""
-        return tuple(tokenizer(tail + added, add_special_tokens=False)["input_ids"])
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
@@ -147,20 +112,28 @@ class HFGenerator:
                 drawn, rows = drawn[keep], rows[is_live]
             logits = self._decode(state, drawn)
 
-        texts = self._policy.tokenizer.batch_decode(
-            [sampled[i, : lengths[i]].tolist() for i in range(len(requests))],
-            skip_special_tokens=True,
-        )
+        rows_of_ids = [sampled[i, : lengths[i]].tolist() for i in range(len(requests))]
+        texts = self._policy.tokenizer.batch_decode(rows_of_ids, skip_special_tokens=True)
         return [
             Completion(
                 text=texts[i],
-                token_ids=tuple(sampled[i, : lengths[i]].tolist()),
+                raw_text=self._raw_text(rows_of_ids[i], texts[i]),
+                token_ids=tuple(rows_of_ids[i]),
                 logprobs=tuple(logprobs[i, : lengths[i]].tolist()),
                 version_spans=((0, int(lengths[i]), self._policy_version),),
                 finish_reason=FinishReason.STOP if has_stopped[i] else FinishReason.LENGTH,
             )
             for i in range(len(requests))
         ]
+
+    def _raw_text(self, ids: list[int], text: str) -> str | None:
+        """The text with its special tokens, without the closing one; None where it has no other."""
+        if ids and ids[-1] in self._policy.eos_token_ids:
+            ids = ids[:-1]
+        if self._special_ids.isdisjoint(ids):
+            return None
+        raw: str = self._policy.tokenizer.decode(ids, skip_special_tokens=False)
+        return raw if raw != text else None
 
     def _prefill(self, requests: Sequence[GenerateRequest]) -> tuple[_DecodeState, Tensor]:
         """Runs each different prompt once, then spreads its cache over its requests."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from rlgym_llm.drift import has_drift
+from rlgym_llm.failures import FAILURES, failure_of
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout, RolloutStatus
 from rlgym_llm_trainers.advantages import GroupAdvantages
@@ -20,11 +23,15 @@ def rollout_metrics(
     cards: Sequence[ScoreCard],
     rewards: Sequence[float | None],
     advantages: GroupAdvantages,
+    *,
+    encode: Callable[[str], Sequence[int]] | None = None,
 ) -> dict[str, float]:
-    """Lengths, turns, scores, rewards and advantages of one step, statistics in float64.
+    """Lengths, turns, failures, scores, rewards and advantages of one step, in float64.
 
     ``critic/score/*`` is the composed score of the cards, ``critic/rewards/*`` what the advantages
-    were made of: the score minus the KL penalty where that is part of the reward.
+    were made of: the score minus the KL penalty where that is part of the reward. ``encode`` is
+    the tokenizer without special tokens, for ``rollout/retokenization_drift_ratio``: the share of
+    turns whose text encodes to other ids than were sampled.
     """
     lengths = [rollout.num_tokens for rollout in rollouts]
     truncated = [rollout.truncated for rollout in rollouts]
@@ -41,7 +48,25 @@ def rollout_metrics(
         **summary("prompt_length", prompts),
         **summary("num_turns", [rollout.num_turns for rollout in rollouts]),
         "response/aborted_ratio": float(np.mean(failed)),
+        **_failure_ratios(rollouts, cards),
+        **_drift_ratio(rollouts, encode),
     }
+
+
+def _failure_ratios(rollouts: Sequence[Rollout], cards: Sequence[ScoreCard]) -> dict[str, float]:
+    """``rollout/failed_ratio/<cause>``: shares of the rollouts that came to nothing."""
+    found = Counter(map(failure_of, rollouts, cards))
+    return {f"rollout/failed_ratio/{cause}": found[cause] / len(rollouts) for cause in FAILURES}
+
+
+def _drift_ratio(
+    rollouts: Sequence[Rollout], encode: Callable[[str], Sequence[int]] | None
+) -> dict[str, float]:
+    completions = [turn.completion for rollout in rollouts for turn in rollout.turns]
+    if encode is None or not completions:
+        return {}
+    share = float(np.mean([has_drift(encode, completion) for completion in completions]))
+    return {"rollout/retokenization_drift_ratio": share}
 
 
 def summary(name: str, values: Sequence[float | None]) -> dict[str, float]:

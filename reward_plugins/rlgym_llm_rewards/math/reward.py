@@ -39,6 +39,7 @@ class Math(Policy, Reward):
     """
 
     name = "math"
+    is_bounded = True
     version = 2
     needs = ("answer",)
 

@@ -1,0 +1,1 @@
+"""Episodes side by side: one task of an event loop each, environments in threads."""
