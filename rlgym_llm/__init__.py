@@ -14,8 +14,11 @@ from rlgym_llm.registry import announce_builtin_envs as _announce_builtin_envs
 if TYPE_CHECKING:
     from rlgym_llm.compose import RewardComposer
     from rlgym_llm.composition.expressions import Clip, Gate, Max, Min, Product, R, Switch
+    from rlgym_llm.curriculum import SuccessCurriculum
     from rlgym_llm.env import TextEnv, TurnOutcome
     from rlgym_llm.env_state import EnvState
+    from rlgym_llm.episodes.batching import Batching
+    from rlgym_llm.episodes.runner import EpisodeRunner
     from rlgym_llm.errors import (
         ConfigError,
         DataError,
@@ -27,8 +30,16 @@ if TYPE_CHECKING:
         UnknownNameError,
         UserError,
     )
-    from rlgym_llm.generate import GenerateRequest, Generator, SamplingParams, ScriptedGenerator
+    from rlgym_llm.failures import failure_of
+    from rlgym_llm.generate import (
+        AsyncGenerator,
+        GenerateRequest,
+        Generator,
+        SamplingParams,
+        ScriptedGenerator,
+    )
     from rlgym_llm.hookspecs import hookimpl
+    from rlgym_llm.mixture import Mixture
     from rlgym_llm.multi_turn import MultiTurnEnv, Reply
     from rlgym_llm.plugins import Plugins
     from rlgym_llm.registry import make, register_envs
@@ -77,6 +88,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "AdvantageSpec",
+    "AsyncGenerator",
+    "Batching",
     "CardStatus",
     "Clip",
     "CommandSpec",
@@ -86,6 +99,7 @@ __all__ = [
     "DataError",
     "EnvSpec",
     "EnvState",
+    "EpisodeRunner",
     "FinishReason",
     "Gate",
     "GenerateRequest",
@@ -100,6 +114,7 @@ __all__ = [
     "Max",
     "Message",
     "Min",
+    "Mixture",
     "MultiTurnEnv",
     "ParquetTasks",
     "PluginError",
@@ -127,6 +142,7 @@ __all__ = [
     "SingleTurnEnv",
     "Spec",
     "StepScore",
+    "SuccessCurriculum",
     "Switch",
     "Task",
     "TaskSource",
@@ -142,6 +158,7 @@ __all__ = [
     "UserError",
     "VectorStep",
     "__version__",
+    "failure_of",
     "hookimpl",
     "make",
     "parse_tool_calls",
@@ -155,12 +172,17 @@ __all__ = [
 _NAMES_BY_MODULE = {
     "compose": "RewardComposer",
     "composition.expressions": "Clip Gate Max Min Product R Switch",
+    "curriculum": "SuccessCurriculum",
     "env": "TextEnv TurnOutcome",
     "env_state": "EnvState",
+    "episodes.batching": "Batching",
+    "episodes.runner": "EpisodeRunner",
     "errors": "ConfigError DataError GeneratorError PluginError RewardError RlgymError "
     "ToolError UnknownNameError UserError",
-    "generate": "GenerateRequest Generator SamplingParams ScriptedGenerator",
+    "failures": "failure_of",
+    "generate": "AsyncGenerator GenerateRequest Generator SamplingParams ScriptedGenerator",
     "hookspecs": "hookimpl",
+    "mixture": "Mixture",
     "multi_turn": "MultiTurnEnv Reply",
     "plugins": "Plugins",
     "registry": "make register_envs",

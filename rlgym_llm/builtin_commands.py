@@ -16,7 +16,7 @@ BUILTIN_COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec(
         name="env",
         entry_point="rlgym_llm.commands.env:main",
-        description="list the environments, or show one",
+        description="list, show, try or start an environment",
     ),
     CommandSpec(
         name="plugins",

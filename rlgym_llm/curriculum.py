@@ -10,10 +10,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlgym_llm.errors import UserError
+from rlgym_llm.call_signature import check_arguments
+from rlgym_llm.errors import ConfigError, UserError
 from rlgym_llm.types import Task
 
-__all__ = ["ShareSampler", "SuccessCurriculum", "TaskSampler", "kinds_of_tasks"]
+__all__ = [
+    "ShareSampler",
+    "SuccessCurriculum",
+    "TaskSampler",
+    "kinds_of_tasks",
+    "read_curriculum",
+]
 
 
 class TaskSampler(Protocol):
@@ -78,6 +85,21 @@ class SuccessCurriculum:
         """What a share is multiplied by at that success rate."""
         distance = 0.0 if rate is None else (rate - self.target) / self.width
         return self.floor + math.exp(-(distance**2))
+
+
+def read_curriculum(
+    data: SuccessCurriculum | Mapping[str, Any] | bool | None,
+) -> SuccessCurriculum | None:
+    """The curriculum that is meant. Raises ConfigError for an argument that it does not take."""
+    if data is None or data is False:
+        return None
+    if isinstance(data, SuccessCurriculum):
+        return data
+    settings = {} if data is True else data
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"curriculum takes true or its settings, got {data!r}")
+    check_arguments("curriculum", SuccessCurriculum, settings)
+    return SuccessCurriculum(**settings)
 
 
 class ShareSampler:

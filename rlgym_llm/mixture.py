@@ -13,7 +13,7 @@ from gymnasium.error import ResetNeeded
 
 from rlgym_llm.accuracy import accuracy_component
 from rlgym_llm.call_signature import check_arguments, named_parameters
-from rlgym_llm.curriculum import SuccessCurriculum
+from rlgym_llm.curriculum import SuccessCurriculum, read_curriculum
 from rlgym_llm.env import TextEnv
 from rlgym_llm.env_turn import as_action
 from rlgym_llm.errors import ConfigError, UserError
@@ -137,6 +137,7 @@ class Mixture(TextEnv):
         self.accuracies: Mapping[str, str] = _accuracies(self.members, self.rewards, plugins)
         """Per member, the component that says whether an answer is right, where one does."""
         self._member: TextEnv | None = None
+        self._alias = ""
         self._member_seed: int | None = None
         self._member_info: dict[str, Any] = {}
         self._opening: Prompt = ""
@@ -160,14 +161,15 @@ class Mixture(TextEnv):
     def begin(self, task: Task) -> None:
         """Begins the episode of the member."""
         alias = self.member_of(task)
-        if self._member is not None:
-            self._member.close()
-        self._member = member = self.members[alias].fresh()
-        member.defer_scoring = True
+        if self._member is None or alias != self._alias:
+            if self._member is not None:
+                self._member.close()
+            self._member, self._alias = self.members[alias].fresh(), alias
+            self._member.defer_scoring = True
         seed = self._member_seed
         if seed is None:  # another one than drew the task, or chance would repeat itself
             seed = int(self.np_random.integers(2**32))
-        self._opening, self._member_info = member.reset(seed=seed, options={"task": task})
+        self._opening, self._member_info = self._member.reset(seed=seed, options={"task": task})
 
     def opening(self, task: Task) -> Prompt:
         """What the member asks first."""
@@ -248,21 +250,6 @@ def validates(settings: MemberSettings, plugins: Plugins) -> bool:
     """Whether a member has tasks that it is not trained on."""
     taken = named_parameters(plugins.load(find_env(settings.id, plugins)))[0]
     return settings.val_kwargs is not None or "split" in taken
-
-
-def read_curriculum(
-    data: SuccessCurriculum | Mapping[str, Any] | bool | None,
-) -> SuccessCurriculum | None:
-    """The curriculum that is meant. Raises ConfigError for an argument that it does not take."""
-    if data is None or data is False:
-        return None
-    if isinstance(data, SuccessCurriculum):
-        return data
-    settings = {} if data is True else data
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"mixture: curriculum takes true or its settings, got {data!r}")
-    check_arguments("curriculum", SuccessCurriculum, settings)
-    return SuccessCurriculum(**settings)
 
 
 def _made(

@@ -6,11 +6,12 @@ import importlib.machinery
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rlgym_llm.builtin_envs import BUILTIN_ENVS
-from rlgym_llm.call_signature import check_arguments
+from rlgym_llm.call_signature import check_arguments, named_parameters
 from rlgym_llm.errors import UnknownNameError, UserError
 from rlgym_llm.specs import EnvSpec, Kind
 
@@ -43,6 +44,8 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
 
     plugins = Plugins.installed() if plugins is None else plugins
     spec = find_env(id, plugins)
+    if _takes_plugins(plugins.load(spec)):  # one that makes environments itself
+        kwargs = {"plugins": plugins, **kwargs}
     _check_once(spec, plugins, {*spec.defaults, *kwargs})
     env = gymnasium.make(
         gymnasium.envs.registration.EnvSpec(
@@ -58,6 +61,11 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
             if component.reward is not None:
                 plugins.get(Kind.REWARD, component.reward)  # unknown names fail here, not in step
     return env
+
+
+@lru_cache(maxsize=256)
+def _takes_plugins(entry: Any) -> bool:
+    return "plugins" in named_parameters(entry)[0]
 
 
 _checked: dict[tuple[int, frozenset[str]], Any] = {}  # holds what it names, so ids stay theirs

@@ -119,6 +119,11 @@ def _rewards(options: argparse.Namespace, plugins: Plugins) -> tuple[RewardsConf
     config, accuracy = RewardsConfig(), None
     if options.env is not None:
         env = plugins.load(find_env(options.env, plugins))
+        if env.default_rewards is None:
+            raise UserError(
+                f"--env {options.env}: its rewards depend on how it is made; give them with "
+                "--reward or --rewards"
+            )
         config = read_rewards(env.default_rewards)
         accuracy = env.accuracy
     if options.rewards is not None:

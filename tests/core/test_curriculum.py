@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlgym_llm.curriculum import ShareSampler, SuccessCurriculum, kinds_of_tasks
-from rlgym_llm.errors import UserError
+from rlgym_llm.curriculum import (
+    ShareSampler,
+    SuccessCurriculum,
+    kinds_of_tasks,
+    read_curriculum,
+)
+from rlgym_llm.errors import ConfigError, UserError
 from rlgym_llm.types import Task
 
 KINDS = ["easy"] * 50 + ["middle"] * 50 + ["hard"] * 50
@@ -152,3 +157,13 @@ def test_kinds_are_levels_members_or_both():
         ["a", "b level 1", "b level 2"],
         {"a": 1.0, "b level 1": 2.0, "b level 2": 2.0},
     )
+
+
+def test_a_curriculum_is_read_from_true_or_its_settings():
+    assert read_curriculum(None) is read_curriculum(False) is None
+    assert read_curriculum(True) == read_curriculum({}) == SuccessCurriculum()
+    assert read_curriculum({"target": 0.7}).target == 0.7
+    with pytest.raises(ConfigError, match="did you mean 'target'"):
+        read_curriculum({"targets": 0.7})
+    with pytest.raises(ConfigError, match="takes true or its settings, got 'yes'"):
+        read_curriculum("yes")

@@ -28,11 +28,11 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     # Past this line Gymnasium is needed, and in `_train` torch: --help waits for neither.
     from rlgym_llm.compose import RewardComposer
-    from rlgym_llm_trainers.environments import make_env, uses_starter_problems
+    from rlgym_llm_trainers.environments import make_env, uses_starter_run
     from rlgym_llm_trainers.run_rewards import check_scoring, rewards_of
 
     plugins = Plugins.discover(command.config.plugins)
-    if uses_starter_problems(command.config, plugins):
+    if uses_starter_run(command.config, plugins):
         # The settings of the starter run lie under whatever the command line says.
         command = over_file(command, str(starter_run_path()))
     config = command.config

@@ -14,11 +14,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rlgym_llm.errors import DataError, RlgymError, UserError
+from rlgym_llm.rewards import full_mark
 from rlgym_llm.rollout import EpisodeSpec, group_specs, run_episodes, stable_seed
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout, RolloutStatus
@@ -31,6 +32,9 @@ from rlgym_llm_trainers.eval_summary import summarize
 from rlgym_llm_trainers.interrupt import Interrupt, catch_interrupt
 
 __all__ = ["EvalResult", "run_eval"]
+
+_MIXED = "accuracy"
+"""What judges any member of a mixture, in the rows and the summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +81,8 @@ def run_eval(settings: EvalSettings) -> EvalResult:
                 num_wanted=len(specs),
                 num_samples=settings.num_samples,
                 ks=settings.ks,
-                accuracy=session.accuracy,
-                right_from=session.right_from,
+                accuracy=_judge(session),
+                right_from=_right_from(session, _judge(session)),
                 totals=folder.totals(),
                 about={"env": session.fixed["env"]["id"], "model": session.fixed["model"]["path"]},
             )
@@ -108,7 +112,7 @@ def _sample(
         rows = _stored_rows(session, folder, specs)
         if rows:
             _note(f"{len(rows)} of {len(specs)} rollouts are there already")
-        with open_progress(len(specs), session.accuracy) as progress:
+        with open_progress(len(specs), _judge(session)) as progress:
             progress.advance(list(rows.values()))
             for batch in _batches(settings, specs):
                 missing = [place for place, spec in enumerate(batch) if spec.id not in rows]
@@ -124,6 +128,7 @@ def _sample(
                     make_env=session.envs,
                     generator=session.generator,
                     params=session.params,
+                    batching=session.batching,
                     **session.limits,
                 )
                 sampled = time.perf_counter()
@@ -164,7 +169,28 @@ def _stored_rows(
 
 
 def _row(session: EvalSession, rollout: Rollout, card: ScoreCard) -> EvalRow:
-    return eval_row(rollout, card, accuracy=session.accuracy, right_from=session.right_from)
+    """In a mixture, what judges a member counts as the one accuracy of all, by its full mark."""
+    judge = session.accuracy.component(rollout.task)
+    right_from = _right_from(session, judge)
+    row = eval_row(rollout, card, accuracy=judge, right_from=right_from)
+    if not session.accuracy.by_env:
+        return row
+    raw = row.raw.get(judge) if judge is not None else None
+    return replace(
+        row,
+        data_source=session.accuracy.source(rollout.task),
+        raw={**row.raw, _MIXED: None if raw is None else raw / right_from},
+    )
+
+
+def _judge(session: EvalSession) -> str | None:
+    """The name under which rows hold what says right or wrong."""
+    return _MIXED if any(session.accuracy.by_env.values()) else session.accuracy.name
+
+
+def _right_from(session: EvalSession, judge: str | None) -> float:
+    """The raw accuracy score from which an answer is right: the highest there is."""
+    return full_mark(session.composer.ranges.get(judge or "", (0.0, 1.0)))
 
 
 def _batches(settings: EvalSettings, specs: Sequence[EpisodeSpec]) -> Iterator[list[EpisodeSpec]]:

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rlgym_llm.accuracy import accuracy_component
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env_pool import EnvPool
+from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.generate import Generator, SamplingParams
 from rlgym_llm.registry import find_env
 from rlgym_llm.reward_config import build_rewards
-from rlgym_llm.rewards import full_mark
 from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.environments import make_env
@@ -23,10 +22,11 @@ from rlgym_llm_trainers.preparation import (
     episode_limits,
     find_model,
     open_model,
+    turn_batching,
     validation_params,
     validation_tasks,
 )
-from rlgym_llm_trainers.run_rewards import rewards_of
+from rlgym_llm_trainers.run_rewards import Accuracy, accuracy_of, rewards_of
 
 __all__ = ["EvalSession", "open_eval"]
 
@@ -41,17 +41,14 @@ class EvalSession:
     """Those whose prompt fits ``data.max_prompt_length``."""
     envs: EnvPool
     composer: RewardComposer
-    accuracy: str | None
-    """Name of the reward component that says whether an answer is right."""
+    accuracy: Accuracy
+    """The reward component that says whether an answer is right."""
     params: SamplingParams
     limits: EpisodeLimits
+    batching: Batching
+    """How turns become batches for the generator."""
     fixed: dict[str, Any]
     """What the rollouts and their scores depend on, as plain data."""
-
-    @property
-    def right_from(self) -> float:
-        """The raw accuracy score from which an answer is right: the highest there is."""
-        return full_mark(self.composer.ranges.get(self.accuracy or "", (0.0, 1.0)))
 
     def close(self) -> None:
         """Lets go of rewards, environments and the generator."""
@@ -72,6 +69,11 @@ def open_eval(settings: EvalSettings, note: Callable[[str], None]) -> EvalSessio
     composer = RewardComposer(rewards, plugins, evaluation=True)
     policy, generator = open_model(config, source)
     tasks = validation_tasks(config, env, generator, note)
+    budgets = {
+        name: value
+        for name in ("max_turns", "max_seconds")
+        if (value := getattr(config.rollout, name)) is not None
+    }
     fixed = {
         "env": {"id": find_env(config.env.id, plugins).id, "kwargs": dict(config.env.kwargs)},
         "model": {
@@ -80,7 +82,7 @@ def open_eval(settings: EvalSettings, note: Callable[[str], None]) -> EvalSessio
             "weights": weights_digest(policy),
         },
         "tasks": {"count": len(tasks), "ids": _digest(task.id for task in tasks)},
-        "rollout": {"name": config.rollout.name, "n": settings.num_samples},
+        "rollout": {"name": config.rollout.name, "n": settings.num_samples, **budgets},
         "sampling": {
             "temperature": config.rollout.val_kwargs.temperature,
             "top_p": config.rollout.val_kwargs.top_p,
@@ -98,9 +100,10 @@ def open_eval(settings: EvalSettings, note: Callable[[str], None]) -> EvalSessio
         tasks=tasks,
         envs=EnvPool(lambda: env),
         composer=composer,
-        accuracy=accuracy_component(rewards, plugins, env.accuracy),
+        accuracy=accuracy_of(env, rewards, plugins),
         params=validation_params(config),
         limits=episode_limits(config, policy),
+        batching=turn_batching(config),
         fixed=fixed,
     )
 

@@ -29,6 +29,10 @@ _READ = (
     "rollout.name",
     "rollout.max_num_seqs",
     "rollout.val_kwargs",
+    "rollout.max_turns",
+    "rollout.max_seconds",
+    "rollout.step_timeout_s",
+    "rollout.batching",
     "rewards",
     "trainer.output",
     "trainer.device",
@@ -75,10 +79,10 @@ def read_settings(given: argparse.Namespace, rest: Sequence[str]) -> EvalSetting
     command = parse_command([*words, *_own_words(given, command)])
     _refuse_unread(command)
     # Gymnasium is needed past this line.
-    from rlgym_llm_trainers.environments import uses_starter_problems
+    from rlgym_llm_trainers.environments import uses_starter_run
 
     plugins = Plugins.discover(command.config.plugins)
-    if uses_starter_problems(command.config, plugins):
+    if uses_starter_run(command.config, plugins):
         command = over_file(command, str(starter_run_path()))
     num_samples = command.config.rollout.val_kwargs.n
     ks = given.k or tuple(sorted({1, num_samples}))

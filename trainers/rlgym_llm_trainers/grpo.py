@@ -30,8 +30,9 @@ from rlgym_llm_trainers.loggers import MetricLogger
 from rlgym_llm_trainers.metrics import finalize
 from rlgym_llm_trainers.model import save_policy
 from rlgym_llm_trainers.rollout_metrics import finite, rollout_metrics
+from rlgym_llm_trainers.run_rewards import success
 from rlgym_llm_trainers.session import Session
-from rlgym_llm_trainers.task_order import epoch_of, task_indices
+from rlgym_llm_trainers.task_order import epoch_of
 from rlgym_llm_trainers.validate import Validation, validate
 
 __all__ = ["TrainResult", "train"]
@@ -97,7 +98,9 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
 def _train_step(session: Session, step: int) -> dict[str, float | None]:
     """Samples one batch of groups, scores it, and learns from it; returns the step's metrics."""
     config, view, clock = session.config, session.view, Clock()
-    tasks = _tasks_of(session, step)
+    assert session.sampler is not None, "a run that trains has tasks"
+    indices = session.sampler.draw(step, config.data.train_batch_size)
+    tasks = [session.train_tasks[index] for index in indices]
 
     view.phase("generating")
     with clock("gen"):
@@ -108,6 +111,7 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
             make_env=session.train_envs,
             generator=session.generator,
             params=session.train_params,
+            batching=session.batching,
             **session.limits,
         )
     rollouts = [rollout for group in groups for rollout in group.rollouts]
@@ -116,6 +120,7 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
     _watch_failures(session, step, rollouts)
     with clock("reward"):
         cards = _score(session, step, rollouts)
+    session.sampler.observe(step, indices, _successes(session, tasks, cards))
 
     view.phase("learning")
     samples = samples_to_train(rollouts, cards)
@@ -136,11 +141,13 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
     with clock("update_actor"):
         learned = session.learner.update(samples, step=step) if samples else {}
     session.generator.set_policy_version(session.generator.policy_version + 1)
+    encode = functools.partial(session.policy.tokenizer.encode, add_special_tokens=False)
 
     return finite(
         {
-            **rollout_metrics(rollouts, cards, rewards, advantages),
+            **rollout_metrics(rollouts, cards, rewards, advantages, encode=encode),
             **scoring_metrics(cards),
+            **session.sampler.metrics(),
             **finalize(kl),
             **learned,
             **clock.metrics(num_tokens=sum(sample.num_tokens for sample in samples)),
@@ -167,6 +174,21 @@ def _score(session: Session, step: int, rollouts: Sequence[Rollout]) -> list[Sco
     return cards
 
 
+def _successes(
+    session: Session, tasks: Sequence[Task], cards: Sequence[ScoreCard]
+) -> list[float | None]:
+    """How each task of the step went, by all its siblings."""
+    n, ranges = session.config.rollout.n, session.train_composer.ranges
+    return [
+        success(
+            cards[place * n : (place + 1) * n],
+            accuracy=session.accuracy.component(task),
+            ranges=ranges,
+        )
+        for place, task in enumerate(tasks)
+    ]
+
+
 def _watch_failures(session: Session, step: int, rollouts: Sequence[Rollout]) -> None:
     """Ends a run whose episodes fail, by the measure that ends one whose rewards do."""
     failed = [rollout for rollout in rollouts if rollout.status is not RolloutStatus.OK]
@@ -186,18 +208,6 @@ def _save(session: Session, steps_done: int) -> bool:
     return steps_done > 0
 
 
-def _tasks_of(session: Session, step: int) -> list[Task]:
-    data = session.config.data
-    places = task_indices(
-        step,
-        num_tasks=len(session.train_tasks),
-        batch_size=data.train_batch_size,
-        seed=session.data_seed,
-        shuffle=data.shuffle,
-    )
-    return [session.train_tasks[place] for place in places]
-
-
 def _validate(session: Session, *, step: int) -> Validation:
     """Validates, shows some generations, and stores them where that was asked for."""
     config, started = session.config, time.perf_counter()
@@ -212,6 +222,7 @@ def _validate(session: Session, *, step: int) -> Validation:
         seed=stable_seed(config.trainer.seed, "val"),
         accuracy=session.accuracy,
         limits=session.limits,
+        batching=session.batching,
         step=step,
     )
     _watch_failures(session, step, validation.rollouts)
@@ -253,7 +264,8 @@ def _show_sample(rollout: Rollout, card: ScoreCard, step: int) -> str:
     prompt = rollout.task.prompt
     question = prompt if isinstance(prompt, str) else prompt[-1].content
     reward = "unscored" if card.reward is None else f"{card.reward:.3g}"
-    return (
-        f"--- step {step}, reward {reward}, right answer {rollout.task.answer}\n"
-        f"{question}\n> " + rollout.text.replace("\n", "\n> ")
-    )
+    lines = [f"--- step {step}, reward {reward}, right answer {rollout.task.answer}", question]
+    for turn in rollout.turns:
+        lines.append("> " + turn.completion.text.replace("\n", "\n> "))
+        lines += [f"[{message.role}] {message.content}" for message in turn.reply]
+    return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,16 @@ import torch
 
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.env import TextEnv
+from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.errors import ConfigError, DataError
 from rlgym_llm.generate import Generator, SamplingParams
+from rlgym_llm.mixture import Mixture
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.specs import Kind
 from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
+from rlgym_llm_trainers.environments import Openings
 from rlgym_llm_trainers.model import Policy, check_model_path, load_policy, pick_device
 from rlgym_llm_trainers.starter import starter_model_path
 
@@ -28,6 +32,7 @@ __all__ = [
     "find_model",
     "fitting_tasks",
     "open_model",
+    "turn_batching",
     "validation_params",
     "validation_tasks",
 ]
@@ -92,11 +97,16 @@ def open_model(config: TrainConfig, source: ModelSource) -> tuple[Policy, LocalG
 def validation_tasks(
     config: TrainConfig, env: TextEnv, generator: Generator, note: Note
 ) -> tuple[Task, ...]:
-    """The first ``data.val_max_samples`` tasks, those of them that `fitting_tasks` keeps."""
-    wanted = config.data.val_max_samples
-    num_tasks = len(env.tasks) if wanted is None else min(len(env.tasks), wanted)
-    tasks = tuple(env.tasks[index] for index in range(num_tasks))
-    return fitting_tasks(config, tasks, generator, note, kind="validation")
+    """The first ``data.val_max_samples`` tasks, those of them that `fitting_tasks` keeps.
+
+    Of a mixture they are the first of every member, in turn.
+    """
+    indices = list(range(len(env.tasks)))
+    if isinstance(env, Mixture):
+        rounds = itertools.zip_longest(*(env.tasks.span(alias) for alias in env.members))
+        indices = [index for round_ in rounds for index in round_ if index is not None]
+    tasks = tuple(env.tasks[index] for index in indices[: config.data.val_max_samples])
+    return fitting_tasks(config, tasks, generator, note, env=env, kind="validation")
 
 
 def fitting_tasks(
@@ -105,14 +115,23 @@ def fitting_tasks(
     generator: Generator,
     note: Note,
     *,
+    env: TextEnv | None = None,
     kind: str = "training",
 ) -> tuple[Task, ...]:
-    """The tasks whose prompts fit, or DataError where the others may not be left out."""
+    """The tasks whose prompts fit, or DataError where the others may not be left out.
+
+    A prompt is what ``env`` opens an episode with, tools included.
+    """
     longest = config.data.max_prompt_length
+    openings = Openings(env)
     kept = []
+    shortest: int | None = None
     for index in range(len(tasks)):
         task = tasks[index]
-        num_tokens = len(generator.encode_prompt(task.prompt))
+        prompt, tools = openings(task)
+        encoded = generator.encode_prompt(prompt, tools=tools) if tools else None
+        num_tokens = len(encoded or generator.encode_prompt(prompt))
+        shortest = num_tokens if shortest is None else min(shortest, num_tokens)
         if num_tokens <= longest:
             kept.append(task)
         elif not config.data.filter_overlong_prompts:
@@ -125,8 +144,8 @@ def fitting_tasks(
         note(f"{num_left_out} {kind} tasks left out: prompt over {longest} tokens")
     if not kept:
         raise DataError(
-            f"no {kind} task has a prompt of at most {longest} tokens; raise "
-            "--data.max_prompt_length"
+            f"no {kind} task has a prompt of at most {longest} tokens (the shortest has "
+            f"{shortest}); raise --data.max_prompt_length"
         )
     return tuple(kept)
 
@@ -145,7 +164,16 @@ def validation_params(config: TrainConfig) -> SamplingParams:
 def episode_limits(config: TrainConfig, policy: Policy) -> EpisodeLimits:
     """Budgets of an episode, in training, validation and evaluation."""
     return EpisodeLimits(
+        max_turns=config.rollout.max_turns,
         max_prompt_tokens=config.data.max_prompt_length,
         max_rollout_tokens=config.data.max_response_length,
         max_context_tokens=policy.max_positions,
+        max_seconds=config.rollout.max_seconds,
+        step_timeout_s=config.rollout.step_timeout_s,
     )
+
+
+def turn_batching(config: TrainConfig) -> Batching:
+    """How turns become batches; the generator shares the learner's weights, so one at a time."""
+    wanted = config.rollout.batching
+    return Batching(max_size=wanted.max_size, linger_s=wanted.linger_s, max_in_flight=1)

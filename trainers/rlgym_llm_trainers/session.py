@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlgym_llm.accuracy import accuracy_component
 from rlgym_llm.batch_arithmetic import plan_batches
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.composition.coverage import check_coverage
 from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.curriculum import TaskSampler
 from rlgym_llm.env import TextEnv
 from rlgym_llm.env_pool import EnvPool
+from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.generate import SamplingParams
 from rlgym_llm.plugins import Plugins
@@ -33,11 +34,13 @@ from rlgym_llm_trainers.preparation import (
     find_model,
     fitting_tasks,
     open_model,
+    turn_batching,
     validation_params,
     validation_tasks,
 )
 from rlgym_llm_trainers.run_folder import RunFolder
-from rlgym_llm_trainers.run_rewards import check_scoring, rewards_of
+from rlgym_llm_trainers.run_rewards import Accuracy, accuracy_of, check_scoring, rewards_of
+from rlgym_llm_trainers.task_order import choose_sampler
 
 __all__ = ["Session", "open_session"]
 
@@ -55,27 +58,30 @@ class Session:
     estimate_advantages: Callable[..., GroupAdvantages]
     train_tasks: tuple[Task, ...]
     """Those whose prompt fits ``data.max_prompt_length``; empty where the run only validates."""
+    sampler: TaskSampler | None
+    """Draws the training tasks of a step; None where the run only validates."""
     val_tasks: tuple[Task, ...]
     """Empty where there is nothing to validate on."""
     train_envs: EnvPool
     val_envs: EnvPool
     train_composer: RewardComposer
     val_composer: RewardComposer
-    accuracy: str | None
-    """Name of the reward component that says whether an answer is right."""
+    accuracy: Accuracy
+    """The reward component that says whether an answer is right."""
     train_params: SamplingParams
     val_params: SamplingParams
     limits: EpisodeLimits
     """Budgets of an episode, in training and in validation."""
+    batching: Batching
+    """How turns become batches for the generator."""
     total_steps: int
-    data_seed: int
 
     @property
     def shares(self) -> frozenset[str]:
         """Names of the validation figures that are shares: scores from 0 to 1, and accuracy."""
-        shown = {self.accuracy: "acc"}
+        judges = {self.accuracy.component(task) for task in self.val_tasks}
         return frozenset(
-            shown.get(name, name)
+            "acc" if name in judges else name.rpartition("/")[2]
             for name, bounds in self.val_composer.ranges.items()
             if tuple(bounds) == (0, 1)
         )
@@ -117,7 +123,12 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
 
     policy, generator = open_model(config, source)
     view.phase("reading tasks")
-    train_tasks = fitting_tasks(config, train_env.tasks, generator, view.note) if train_env else ()
+    train_tasks: tuple[Task, ...] = ()
+    sampler = None
+    if train_env is not None:
+        train_tasks = fitting_tasks(config, train_env.tasks, generator, view.note, env=train_env)
+        seed = config.trainer.seed if config.data.seed is None else config.data.seed
+        sampler = choose_sampler(config.data, train_env, train_tasks, seed=seed)
     val_tasks = validation_tasks(config, val_env, generator, view.note) if val_env else ()
     check_coverage(rewards, (*train_tasks, *val_tasks))
     plan = plan_batches(config, num_prompts=len(train_tasks) if trains else None)
@@ -145,12 +156,13 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         learner=learner,
         estimate_advantages=estimate,
         train_tasks=train_tasks,
+        sampler=sampler,
         val_tasks=val_tasks,
         train_envs=EnvPool(lambda: env),
         val_envs=EnvPool(lambda: val_env or env),
         train_composer=train_composer,
         val_composer=val_composer,
-        accuracy=accuracy_component(rewards, plugins, env.accuracy),
+        accuracy=accuracy_of(env, rewards, plugins),
         train_params=SamplingParams(
             max_new_tokens=config.data.max_response_length,
             temperature=config.rollout.temperature,
@@ -159,8 +171,8 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         ),
         val_params=validation_params(config),
         limits=episode_limits(config, policy),
+        batching=turn_batching(config),
         total_steps=(plan.total_steps or 0) if trains else 0,
-        data_seed=config.trainer.seed if config.data.seed is None else config.data.seed,
     )
 
 

@@ -1,10 +1,86 @@
-"""Which tasks a step trains on: a pure function of the step."""
+"""Which tasks a step trains on: in epochs, a pure function of the step; or by shares."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
-__all__ = ["epoch_of", "task_indices"]
+from rlgym_llm.config_schema import CurriculumConfig, DataConfig
+from rlgym_llm.curriculum import ShareSampler, SuccessCurriculum, TaskSampler, kinds_of_tasks
+from rlgym_llm.env import TextEnv
+from rlgym_llm.errors import ConfigError
+from rlgym_llm.mixture import Mixture
+from rlgym_llm.types import Task
+
+__all__ = ["EpochOrder", "choose_sampler", "epoch_of", "task_indices"]
+
+
+def choose_sampler(
+    config: DataConfig, env: TextEnv, tasks: Sequence[Task], *, seed: int
+) -> TaskSampler:
+    """What draws the training tasks: epochs, or shares for a mixture and under a curriculum.
+
+    Raises ConfigError for a curriculum over tasks that are all of one kind.
+    """
+    is_mixture = isinstance(env, Mixture)
+    curriculum = _curriculum(config.curriculum, env)
+    if not is_mixture and curriculum is None:
+        return EpochOrder(len(tasks), seed=seed, shuffle=config.shuffle)
+    kinds, shares = kinds_of_tasks(tasks, env.weights if isinstance(env, Mixture) else None)
+    if not is_mixture and len(shares) < 2:
+        raise ConfigError(
+            "--data.curriculum.type success: the tasks are all of one kind; a curriculum needs "
+            "tasks of several levels (task.info['level']), or a mixture"
+        )
+    if not config.shuffle:
+        raise ConfigError(
+            "--data.shuffle false: the tasks of a mixture or a curriculum are drawn by shares"
+        )
+    return ShareSampler(kinds, shares=shares, curriculum=curriculum, seed=seed)
+
+
+def _curriculum(config: CurriculumConfig, env: TextEnv) -> SuccessCurriculum | None:
+    if config.type == "success":
+        return SuccessCurriculum(
+            target=config.target, width=config.width, window=config.window, floor=config.floor
+        )
+    own: SuccessCurriculum | None = getattr(env, "curriculum", None)
+    return own if config.type == "auto" else None
+
+
+class EpochOrder:
+    """Every task once an epoch, in an order of its own; see `task_indices`."""
+
+    def __init__(self, num_tasks: int, *, seed: int, shuffle: bool = True) -> None:
+        self._num_tasks = num_tasks
+        self._seed = seed
+        self._shuffle = shuffle
+
+    def draw(self, step: int, num_tasks: int) -> list[int]:
+        """As `TaskSampler.draw`."""
+        return task_indices(
+            step,
+            num_tasks=self._num_tasks,
+            batch_size=num_tasks,
+            seed=self._seed,
+            shuffle=self._shuffle,
+        )
+
+    def observe(self, step: int, indices: Sequence[int], successes: Sequence[float | None]) -> None:
+        """Nothing: the order depends on the step alone."""
+
+    def state(self) -> dict[str, Any]:
+        """Empty."""
+        return {}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Nothing to go on from."""
+
+    def metrics(self) -> dict[str, float]:
+        """Empty."""
+        return {}
 
 
 def epoch_of(step: int, *, num_tasks: int, batch_size: int) -> int:
