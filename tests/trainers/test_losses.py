@@ -203,7 +203,12 @@ def test_bounds_that_make_no_sense_are_refused(options, message):
 
 
 @given(
-    st.lists(st.tuples(st.floats(-6, 6), st.floats(-3, 3), st.booleans()), min_size=1, max_size=8),
+    # The peers' two products of a subnormal advantage round to the same, and nothing seems clipped.
+    st.lists(
+        st.tuples(st.floats(-6, 6), st.floats(-3, 3, allow_subnormal=False), st.booleans()),
+        min_size=1,
+        max_size=8,
+    ),
     st.floats(0.05, 0.5),
     st.floats(0.05, 0.5),
 )
