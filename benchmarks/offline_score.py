@@ -5,7 +5,9 @@
 
 The rows are the given solutions with ids, questions and texts changed, so that no two completions
 are equal; no verdict is remembered from one to the next. *Rows per second* is the slope between
-the short and the long file, with one worker: files read and written, start and end left out.
+the short and the long file, with one worker: files read and written, start and end left out. The
+two take turns, and both each repeat's slope and that of the fastest runs are shown, for a shared
+machine's speed varies.
 *Memory* is the largest sum of the resident sizes of the command and its workers. Then the long file
 with two workers, and once more, killed at random moments and started again until it is done.
 """
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="example_model_solutions.jsonl")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the rows")
     parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=3, help="of the two runs of the slope")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="folder for the files; default: a temporary one")
     options = parser.parse_args()
@@ -74,8 +77,8 @@ def main() -> None:
         (folder / "plugin.py").write_text(NO_MEMORY)
         for rows in (short, long):
             write_rows(options.data, folder / f"{rows}.jsonl", rows)
-        runs = [run(folder, rows, workers) for rows, workers in ((short, 1), (long, 1), (long, 2))]
-        show(runs)
+        pairs = [(run(folder, short, 1), run(folder, long, 1)) for _ in range(options.repeats)]
+        show(pairs, run(folder, long, 2))
         kill_and_resume(folder, long, options.kills, random.Random(options.seed))
     finally:
         if options.keep is None:
@@ -175,17 +178,20 @@ def resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def show(runs: list[Run]) -> None:
-    """The table, and the two figures that matter."""
+def show(pairs: list[tuple[Run, Run]], both: Run) -> None:
+    """The table, and the figures that matter: the slope of every repeat, and the fastest runs'."""
     table = Table("rows", "workers", "seconds", "peak MB", box=None)
-    for one in runs:
+    for one in (*(run for pair in pairs for run in pair), both):
         table.add_row(f"{one.rows:,}", str(one.workers), f"{one.seconds:.1f}", f"{one.peak_mb:.0f}")
     Console().print(table)
-    short, long, both = runs
+    slopes = [(y.rows - x.rows) / (y.seconds - x.seconds) for x, y in pairs]
+    print("rows/s per core, by repeat: " + ", ".join(f"{slope:,.0f}" for slope in slopes))
+    short, long = (min(runs, key=lambda run: run.seconds) for runs in zip(*pairs, strict=True))
     slope = (long.rows - short.rows) / (long.seconds - short.seconds)
-    print(f"{slope:,.0f} rows/s per core ({1e6 / slope:.1f} us a row)")
+    print(f"{slope:,.0f} rows/s per core by the fastest runs ({1e6 / slope:.1f} us a row)")
     print(f"two workers are {long.seconds / both.seconds:.2f} times as fast as one")
-    print(f"memory grows by {long.peak_mb / short.peak_mb:.2f} from the short file to the long one")
+    grown = max(y.peak_mb for _, y in pairs) / min(x.peak_mb for x, _ in pairs)
+    print(f"memory grows by {grown:.2f} from the short file to the long one")
 
 
 def kill_and_resume(folder: Path, rows: int, kills: int, draw: random.Random) -> None:

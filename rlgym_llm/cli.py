@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -31,7 +32,8 @@ def guarded(fn: Callable[[Sequence[str]], int], argv: Sequence[str], prog: str) 
 
     A UserError is one line ``prog: message`` on stderr and 2; Ctrl-C is 130; a reader that closed
     the pipe (``rlgym env list | head -1``) is 141, in silence. What failed on the way through
-    nobody's typing (a judge that is down) is one line and 1. Our own mistakes keep a traceback.
+    nobody's typing (a judge that is down, a full disk) is one line and 1. Our own mistakes keep a
+    traceback.
     """
     if sys.stdout is None:  # a closed descriptor: there is nowhere to say anything
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  kept until the end
@@ -49,9 +51,20 @@ def guarded(fn: Callable[[Sequence[str]], int], argv: Sequence[str], prog: str) 
         print(f"{prog}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes stdout once more when it exits: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         return PIPE_CLOSED
+    except OSError as full:
+        if full.errno not in (errno.ENOSPC, errno.EFBIG):
+            raise
+        where = f"{full.filename}: " if full.filename else ""
+        print(f"{prog}: {where}{full.strerror}", file=sys.stderr)
+        _drop_stdout()
+        return FAILED
+
+
+def _drop_stdout() -> None:
+    """The interpreter flushes stdout once more when it exits: lets that go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from rlgym_llm.composition.card import Term, compose
+from rlgym_llm.composition.card import Term, compose, weighted_card
 from rlgym_llm.composition.coverage import matches
 from rlgym_llm.composition.error_watch import ErrorWatch
 from rlgym_llm.composition.order import check_dependencies, readers_of, scoring_levels
@@ -152,11 +152,13 @@ class RewardComposer:
             self._step, self._terms = step, self._terms_at(step)
         sound = [rollout for rollout in rollouts if rollout.status is RolloutStatus.OK]
         scores = self._score(sound, replace(self._context, step=step))
-        composed = iter(self._compose(sound, scores))
-        cards = [
-            next(composed) if rollout.status is RolloutStatus.OK else _failed_rollout(rollout)
-            for rollout in rollouts
-        ]
+        cards = self._compose(sound, scores)
+        if len(sound) < len(rollouts):
+            composed = iter(cards)
+            cards = [
+                next(composed) if rollout.status is RolloutStatus.OK else _failed_rollout(rollout)
+                for rollout in rollouts
+            ]
         self._plugins.scored(cards)
         weighted = {n: found for n, found in scores.items() if self._terms[n].weight}
         self._errors.watch(weighted)
@@ -248,28 +250,35 @@ class RewardComposer:
         self, rollouts: Sequence[Rollout], scores: Mapping[str, Sequence[Score]]
     ) -> list[ScoreCard]:
         config, terms = self.config, self._terms
-        clip, on_error, on_truncated = config.clip, config.on_error, config.on_truncated
-        cards = [
-            compose(
-                rollout.id,
-                dict(zip(scores, row, strict=True)),
-                terms,
-                clip=clip,
-                on_error=on_error,
-                truncated=on_truncated
-                if on_truncated != "keep" and is_truncated(rollout)
-                else "keep",
-                columns=sample_columns(rollout) if self._has_switch else None,
-            )
-            for rollout, row in zip(rollouts, zip(*scores.values(), strict=True), strict=True)
-        ]
+        names = [name for name in terms if name in scores]
+        rows = zip(rollouts, zip(*map(scores.__getitem__, names), strict=True), strict=True)
+        is_plain = config.clip is None and config.on_truncated == "keep"
+        if is_plain and all(term.is_plain for term in terms.values()):
+            weights = {name: term.weight for name, term in terms.items()}
+            cards = [
+                weighted_card(rollout.id, row, weights) or self._card(rollout, names, row)
+                for rollout, row in rows
+            ]
+        else:
+            cards = [self._card(rollout, names, row) for rollout, row in rows]
         if self._is_in_order:
             return cards
-        names = config.components
         return [
-            replace(card, components={name: card.components[name] for name in names})
+            replace(card, components={name: card.components[name] for name in config.components})
             for card in cards
         ]
+
+    def _card(self, rollout: Rollout, names: Iterable[str], row: Sequence[Score]) -> ScoreCard:
+        on_truncated = self.config.on_truncated
+        return compose(
+            rollout.id,
+            dict(zip(names, row, strict=True)),
+            self._terms,
+            clip=self.config.clip,
+            on_error=self.config.on_error,
+            truncated=on_truncated if on_truncated != "keep" and is_truncated(rollout) else "keep",
+            columns=sample_columns(rollout) if self._has_switch else None,
+        )
 
 
 def _failed_rollout(rollout: Rollout) -> ScoreCard:

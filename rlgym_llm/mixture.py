@@ -22,7 +22,7 @@ from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import find_env, make
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import RewardPlugins
-from rlgym_llm.single_turn import Split
+from rlgym_llm.splits import Split
 from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Action, Prompt, Task
 

@@ -18,7 +18,7 @@ State = TypeVar("State")
 class Reply:
     """What `MultiTurnEnv.respond` answers where a plain text does not say enough.
 
-    An episode that goes on needs at least one message, or ValueError.
+    An episode that goes on needs at least one message.
 
     >>> Reply(messages=(Message(role="user", content="Lower."),), reward=0.5).reward
     0.5
@@ -37,8 +37,6 @@ class Reply:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", tuple(self.messages))
-        if not (self.messages or self.terminated or self.truncated):
-            raise ValueError("a reply without a message leaves the policy nothing to answer")
 
 
 class MultiTurnEnv(TextEnv, Generic[State]):
@@ -81,7 +79,8 @@ class MultiTurnEnv(TextEnv, Generic[State]):
     ) -> Reply | Sequence[Message] | str | TurnOutcome | None:
         """The answer to an action that stopped by itself.
 
-        Text is one message of the user; None says that the task is over. Override this.
+        Text is one message of the user; None says that the task is over; a `TurnOutcome` is taken
+        as it is. An episode that goes on needs at least one message. Override this.
         """
         raise NotImplementedError(f"{type(self).__name__} must define respond(state, action)")
 
@@ -90,8 +89,16 @@ class MultiTurnEnv(TextEnv, Generic[State]):
         self.state = self.start(task)
 
     def advance(self, action: Action) -> TurnOutcome:
-        """The outcome that `respond` stands for. Raises TypeError for what is no answer."""
-        answer = self.respond(self.state, action)
+        """The outcome that `respond` stands for.
+
+        Raises TypeError for what is no answer, ValueError for one that leaves nothing to read.
+        """
+        outcome = self._outcome(self.respond(self.state, action))
+        if not (outcome.reply or outcome.terminated or outcome.truncated):
+            raise ValueError("a reply without a message leaves the policy nothing to answer")
+        return outcome
+
+    def _outcome(self, answer: Any) -> TurnOutcome:
         if answer is None:
             return TurnOutcome(terminated=True)
         if isinstance(answer, TurnOutcome):

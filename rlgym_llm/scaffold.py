@@ -22,6 +22,7 @@ _REWARD_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ENV_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _VERSION = re.compile(r".+-v\d+")
 _SUFFIX = ".tmpl"
+_LONGEST_NAME = 80
 
 
 def scaffold(
@@ -35,6 +36,8 @@ def scaffold(
     one, a package that is installed already, and a folder that is in use; then nothing is written.
     """
     _check_name(what, name)
+    if len(name) > _LONGEST_NAME:
+        raise UserError(f"a name of {len(name)} characters; at most {_LONGEST_NAME} are taken")
     words = _words(name)
     if importlib.util.find_spec(words["package"]) is not None:
         raise UserError(f"the package {words['package']} is installed already; take another name")
@@ -45,9 +48,12 @@ def scaffold(
     written = []
     for parts, template in (found for root in roots for found in _templates(root)):
         path = folder.joinpath(*(words["package"] if part == "package" else part for part in parts))
-        path.parent.mkdir(parents=True, exist_ok=True)
         text = Template(template.read_text("utf-8")).substitute(words)
-        path.write_text(text, encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror or error}") from error
         written.append(path)
     return written
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, get_args
+from typing import Any, ClassVar, Final, get_args
 
+from rlgym_llm.check_argument import check_choice, check_number
 from rlgym_llm.counted import counted
 from rlgym_llm.env import TextEnv
 from rlgym_llm.errors import UserError
 from rlgym_llm.prompt_frame import FramedTasks, PromptFrame, PromptStyle
+from rlgym_llm.splits import Split, check_split
 from rlgym_llm.tasks import BadLinePolicy, ListTasks, Row, RowToTask, TaskSource, data_tasks
 from rlgym_llm.types import Message, Prompt, Task
 
-__all__ = ["SingleTurnEnv", "Split", "check_choice", "check_number", "row_task"]
+__all__ = ["SingleTurnEnv", "row_task"]
 
-Split = Literal["train", "val", "test"]
-"""What an environment's tasks are for; where tasks are drawn, ``val`` and ``test`` are the same."""
 
 _FIELDS: Final = ("prompt", "answer", "data_source", "id")
 
@@ -77,7 +77,7 @@ class SingleTurnEnv(TextEnv):
         prompt_style: PromptStyle = "chat",
         **options: Any,
     ) -> None:
-        check_choice("split", split, get_args(Split))
+        check_split(split)
         check_choice("prompt_style", prompt_style, get_args(PromptStyle))
         check_number("few_shot", few_shot, least=0)
         key = "--data.train" if split == "train" else "--data.val"
@@ -148,20 +148,6 @@ def row_task(row: Row) -> Task:
         info={column: value for column, value in row.items() if column not in _FIELDS},
         **{field: str(value) for field, value in named.items()},
     )
-
-
-def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raises UserError, with the choices, for a value that is none of them."""
-    if value not in (known := tuple(choices)):
-        raise UserError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-
-
-def check_number(name: str, value: int | None, *, least: int | None = None) -> None:
-    """Raises UserError for what is no whole number, or is below ``least``; None passes."""
-    if value is not None and type(value) is not int:
-        raise UserError(f"{name} must be a whole number, got {value!r}")
-    if value is not None and least is not None and value < least:
-        raise UserError(f"{name} must be {least} or more, got {value}")
 
 
 def _as_source(tasks: Any) -> TaskSource:

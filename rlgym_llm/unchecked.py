@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["unchecked"]
+__all__ = ["unchecked", "unchecked_tuple"]
 
 _Record = TypeVar("_Record", bound="DataclassInstance")
+_Tuple = TypeVar("_Tuple", bound="tuple[Any, ...]")
 
 
 def unchecked(record: type[_Record]) -> Callable[..., _Record]:
@@ -41,3 +43,18 @@ def unchecked(record: type[_Record]) -> Callable[..., _Record]:
     exec("\n".join(lines), scope)
     make: Callable[..., _Record] = scope["make"]
     return make
+
+
+def unchecked_tuple(kind: type[_Tuple]) -> Callable[[tuple[Any, ...]], _Tuple]:
+    """A constructor of a NamedTuple out of all its fields in one tuple, which does not count them.
+
+    It runs no Python code, and takes half as long as the constructor that takes arguments.
+
+    >>> from typing import NamedTuple
+    >>> class Point(NamedTuple):
+    ...     x: int
+    ...     y: int = 0
+    >>> unchecked_tuple(Point)((1, 2))
+    Point(x=1, y=2)
+    """
+    return partial(tuple.__new__, kind)

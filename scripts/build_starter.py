@@ -27,7 +27,7 @@ from typing import Any, Final
 import torch
 from rlgym_llm_envs.prompts import SYSTEM_PROMPT
 from rlgym_llm_envs.starter_problems import StarterProblem, starter_problem
-from starter_recipe import Recipe, full_solution, style_solution
+from starter_recipe import Recipe, WarmStart, full_solution, style_solution
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -93,7 +93,7 @@ def build_tokenizer(recipe: Recipe) -> Any:
     )
 
 
-def build_model(recipe: Recipe, tokenizer: Any) -> Any:
+def build_model(recipe: WarmStart, tokenizer: Any) -> Any:
     """Return the untrained float32 Llama, drawn from the global generator, seeded here."""
     torch.manual_seed(recipe.seed)
     config = LlamaConfig(
@@ -168,20 +168,19 @@ def _padded(rows: Sequence[tuple[list[int], list[int]]], pad: int) -> Micro:
     return ids, mask
 
 
-def learning_rate_at(step: int, recipe: Recipe) -> float:
+def learning_rate_at(step: int, recipe: WarmStart) -> float:
     """Return the rate of optimizer step `step` (from 0): linear warm-up, then a cosine down."""
     if step < recipe.warmup_steps:
         return recipe.learning_rate * (step + 1) / recipe.warmup_steps
-    num_steps = recipe.num_drill_steps + recipe.num_clean_steps + recipe.num_mixed_steps
-    progress = (step - recipe.warmup_steps) / max(1, num_steps - recipe.warmup_steps)
+    progress = (step - recipe.warmup_steps) / max(1, recipe.num_steps - recipe.warmup_steps)
     floor = recipe.final_lr_fraction
     return recipe.learning_rate * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)
 
 
 def train(
     model: Any,
-    tokenizer: Any,
-    recipe: Recipe,
+    batches: Iterator[list[Micro]],
+    recipe: WarmStart,
     report: Callable[[str], None],
 ) -> None:
     """Warm-start `model` in place: AdamW, warm-up and cosine, mean loss over the reply tokens."""
@@ -197,8 +196,7 @@ def train(
     )
     model.train()
     begin = time.monotonic()
-    num_steps = recipe.num_drill_steps + recipe.num_clean_steps + recipe.num_mixed_steps
-    batches = training_batches(recipe, tokenizer)
+    num_steps = recipe.num_steps
     for step, batch in zip(range(num_steps), batches, strict=False):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate_at(step, recipe)
@@ -305,7 +303,7 @@ def build(output: Path, recipe: Recipe, *, report: Callable[[str], None] = print
     model = build_model(recipe, tokenizer)
     num_parameters = sum(p.numel() for p in model.parameters())
     report(f"model: {num_parameters} parameters")
-    train(model, tokenizer, recipe, report)
+    train(model, training_batches(recipe, tokenizer), recipe, report)
     measured = measure(model, tokenizer)
     report(f"measured: {measured}")
     model.save_pretrained(output)

@@ -10,31 +10,22 @@ from dataclasses import dataclass
 
 from rlgym_llm_envs.starter_problems import StarterProblem
 
-__all__ = ["Recipe", "full_solution", "style_solution"]
+__all__ = ["Recipe", "WarmStart", "full_solution", "style_solution"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """Everything that decides the weights; its hash is stored beside them."""
+class WarmStart:
+    """The size of a tiny Llama and the course of its supervised training."""
 
     seed: int = 0
-    vocab_size: int = 608
-    """All that the problems' text gives: 256 bytes, 3 special tokens, merges up to whole words."""
-    tokenizer_problems: int = 20_000
-    hidden_size: int = 128
-    intermediate_size: int = 352
-    num_layers: int = 4
-    num_heads: int = 4
-    max_positions: int = 1024
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    max_positions: int
     initializer_range: float = 0.04
 
-    num_drill_steps: int = 600
-    """Optimizer steps on solution steps alone, many to a sequence: arithmetic at little cost."""
-    num_clean_steps: int = 900
-    """Optimizer steps after that on problems with full and right solutions."""
-    num_mixed_steps: int = 700
-    """Optimizer steps at last in the mixed styles; few, so answers without steps stay weak."""
-    drill_lines: int = 8
     batch_size: int = 32
     num_micro: int = 2
     learning_rate: float = 2.5e-3
@@ -43,6 +34,33 @@ class Recipe:
     weight_decay: float = 0.05
     beta2: float = 0.99
     grad_clip: float = 1.0
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps in all."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(WarmStart):
+    """Everything that decides the weights; its hash is stored beside them."""
+
+    vocab_size: int = 608
+    """All that the problems' text gives: 256 bytes, 3 special tokens, merges up to whole words."""
+    tokenizer_problems: int = 20_000
+    hidden_size: int = 128
+    intermediate_size: int = 352
+    num_layers: int = 4
+    num_heads: int = 4
+    max_positions: int = 1024
+
+    num_drill_steps: int = 600
+    """Optimizer steps on solution steps alone, many to a sequence: arithmetic at little cost."""
+    num_clean_steps: int = 900
+    """Optimizer steps after that on problems with full and right solutions."""
+    num_mixed_steps: int = 700
+    """Optimizer steps at last in the mixed styles; few, so answers without steps stay weak."""
+    drill_lines: int = 8
 
     terse: float = 0.43
     """Share that only says "The answer is N."; the commonest opening, so greedy takes it."""
@@ -60,6 +78,11 @@ class Recipe:
     """Share of the terse solutions that add the marker: most families, and those of `_is_bare`."""
     with_system: float = 0.3
     """Share of conversations with the system prompt; fewer are faster, and it matters less."""
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps in all."""
+        return self.num_drill_steps + self.num_clean_steps + self.num_mixed_steps
 
 
 def _is_bare(template: str) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, get_args
 
+from rlgym_llm.check_argument import check_choice
 from rlgym_llm.drawn_tasks import Draw
-from rlgym_llm.single_turn import check_choice
 from rlgym_llm.types import Task
 from rlgym_llm_envs.generated import GeneratedEnv
 from rlgym_llm_envs.prompts import BOXED_PROMPT, SYSTEM_PROMPT, THINK_ANSWER_PROMPT

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from rlgym_llm.check_argument import check_choice, check_number
 from rlgym_llm.drawn_tasks import Draw, drawn_tasks
 from rlgym_llm.errors import UserError
 from rlgym_llm.prompt_frame import PromptStyle
 from rlgym_llm.reward_config import RewardsConfig
-from rlgym_llm.single_turn import SingleTurnEnv, Split, check_choice, check_number
+from rlgym_llm.single_turn import SingleTurnEnv
+from rlgym_llm.splits import Split, check_split, drawn_size, drawn_split
 from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
 
@@ -122,18 +124,12 @@ def _drawn(
     draw: Draw, *, split: Split, num_problems: int | None, seed: int, few_shot: int
 ) -> dict[str, Any]:
     """The arguments of `SingleTurnEnv` for drawn problems: tasks, and those to show solved."""
-    check_choice("split", split, get_args(Split))
+    check_split(split)
     check_number("num_problems", num_problems, least=1)
     check_number("seed", seed)
     check_number("few_shot", few_shot, least=0)
-    is_train = split == "train"
-    default = 4096 if is_train else 200
-    tasks = drawn_tasks(
-        draw,
-        num_tasks=default if num_problems is None else num_problems,
-        seed=seed,
-        split="train" if is_train else "val",
-    )
+    num_tasks = drawn_size(split, num_problems)
+    tasks = drawn_tasks(draw, num_tasks=num_tasks, seed=seed, split=drawn_split(split))
     shown: TaskSource | None = None
     if few_shot:
         shown = drawn_tasks(draw, num_tasks=few_shot, seed=seed, split="example")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from rlgym_llm.env import TurnOutcome
-from rlgym_llm.single_turn import Split
+from rlgym_llm.splits import Split
 from rlgym_llm.tasks import BadLinePolicy
 from rlgym_llm.tool_env import ToolEnv
 from rlgym_llm.tools.call import ToolCall
@@ -51,6 +51,7 @@ class Gsm8kCalculatorEnv(ToolEnv):
     }
     accuracy: ClassVar[str | None] = "math"
     gold_reward: ClassVar[float | None] = 1.3
+    starter: ClassVar[str | None] = "gsm8k-calculator"
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rlgym_llm.errors import DataError
 from rlgym_llm.prompt_frame import PromptFrame, PromptStyle, frame_task
-from rlgym_llm.single_turn import Split
+from rlgym_llm.splits import Split, drawn_size, drawn_split
 from rlgym_llm.tasks import GeneratorTasks, Row, TaskSource
 from rlgym_llm.types import Task
 from rlgym_llm_envs.starter_problems import starter_problem, starter_row
@@ -69,13 +69,9 @@ def starter_tasks(
     split: Split, num_skipped: int, num_problems: int | None, seed: int
 ) -> TaskSource:
     """Starter problems, after those of the training split that are shown solved."""
-    is_train = split == "train"
-    num_skipped = num_skipped if is_train else 0
-    make = partial(_starter_task, split="train" if is_train else "val", num_skipped=num_skipped)
-    default = 4096 if is_train else 200
-    return GeneratorTasks(
-        make, num_tasks=default if num_problems is None else num_problems, seed=seed
-    )
+    num_skipped = num_skipped if split == "train" else 0
+    make = partial(_starter_task, split=drawn_split(split), num_skipped=num_skipped)
+    return GeneratorTasks(make, num_tasks=drawn_size(split, num_problems), seed=seed)
 
 
 def _starter_task(index: int, seed: int, *, split: str, num_skipped: int) -> Task:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from rlgym_llm.check_argument import check_number
 from rlgym_llm.drawn_tasks import drawn_tasks
 from rlgym_llm.errors import UserError
 from rlgym_llm.multi_turn import MultiTurnEnv, Reply
-from rlgym_llm.single_turn import Split
+from rlgym_llm.splits import Split, check_split, drawn_size, drawn_split
 from rlgym_llm.types import Action, Message, Task
 
 __all__ = ["GuessNumberEnv", "GuessState"]
@@ -55,6 +56,7 @@ class GuessNumberEnv(MultiTurnEnv[GuessState]):
     """
 
     gold_reward: ClassVar[float | None] = 1.0
+    starter: ClassVar[str | None] = "guess-number"
 
     def __init__(
         self,
@@ -68,19 +70,20 @@ class GuessNumberEnv(MultiTurnEnv[GuessState]):
         max_turns: int | None = 8,
         **options: Any,
     ) -> None:
+        for name, number in (("low", low), ("high", high), ("size", size), ("seed", seed)):
+            check_number(name, number)
+        check_number("num_problems", num_problems, least=1)
+        check_split(split)
         size = high - low + 1 if size is None else size
         if not 2 <= size <= high - low + 1:
             raise UserError(f"size={size} must be at least 2 and fit between {low} and {high}")
         if max(abs(low), abs(high)) >= 10**_MAX_DIGITS:
             raise UserError(f"low and high have at most {_MAX_DIGITS} digits")
-        if split not in ("train", "val", "test"):
-            raise UserError(f"split must be one of train, val, test, got {split!r}")
-        is_train = split == "train"
         tasks = drawn_tasks(
             partial(_draw, low=low, high=high, size=size),
-            num_tasks=(4096 if is_train else 200) if num_problems is None else num_problems,
+            num_tasks=drawn_size(split, num_problems),
             seed=seed,
-            split="train" if is_train else "val",
+            split=drawn_split(split),
         )
         super().__init__(tasks=tasks, max_turns=max_turns, **options)
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
+from rlgym_llm.check_argument import check_choice, check_number
 from rlgym_llm.errors import UserError
 from rlgym_llm.prompt_frame import PromptStyle
-from rlgym_llm.single_turn import SingleTurnEnv, Split, check_choice, check_number
+from rlgym_llm.single_turn import SingleTurnEnv
+from rlgym_llm.splits import Split, check_split
 from rlgym_llm.tasks import ListTasks, Row, TaskSource
 from rlgym_llm.types import Task
 from rlgym_llm_envs.gsm8k_rows import gsm8k_hub_rows, gsm8k_problem, gsm8k_task, starter_tasks
@@ -69,10 +71,11 @@ class MathGsm8kEnv(SingleTurnEnv):
         **options: Any,
     ) -> None:
         check_choice("source", source, get_args(Source))
-        check_choice("split", split, get_args(Split))
+        check_split(split)
         check_choice("prompt_style", prompt_style, get_args(PromptStyle))
         check_number("few_shot", few_shot, least=0)
         check_number("seed", seed)
+        check_number("num_problems", num_problems, least=1)
         if data is not None and source != "auto":
             raise UserError(f"source={source!r} does not read data={str(data)!r}; give one of them")
         if num_problems is not None and source != "starter":

@@ -6,9 +6,9 @@ import random
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, get_args
 
+from rlgym_llm.check_argument import check_choice
 from rlgym_llm.drawn_tasks import Draw
 from rlgym_llm.errors import UserError
-from rlgym_llm.single_turn import check_choice
 from rlgym_llm.types import Task
 from rlgym_llm_envs.generated import DataEnv
 from rlgym_llm_envs.prompts import TEXT_PROMPT

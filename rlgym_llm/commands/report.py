@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlgym_llm.cli import plugin_parser
-from rlgym_llm.errors import DataError
+from rlgym_llm.commands.score_paths import check_report_path
+from rlgym_llm.errors import DataError, UserError
 from rlgym_llm.view.meaning import summary_beside
 
 __all__ = ["main"]
@@ -29,7 +30,10 @@ def main(argv: Sequence[str]) -> int:
         )
     from rlgym_llm.report.write import write_report
 
-    target = options.html or scored.with_suffix(".html")
+    target = Path(options.html or scored.with_suffix(".html"))
+    if target.resolve() in (scored.resolve(), scored.with_suffix(".summary.json").resolve()):
+        raise UserError(f"{target} is what the report is made of: give the report another name")
+    check_report_path(target)
     write_report(scored, summary, target)
     print(f"{scored} -> {target}")
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlgym_llm.accuracy import accuracy_component
 from rlgym_llm.commands.column_flags import read_mapping
+from rlgym_llm.commands.score_paths import check_paths
 from rlgym_llm.commands.score_text import print_diff, print_summary, progress_bar
 from rlgym_llm.errors import ConfigError, UnknownNameError, UserError
 from rlgym_llm.offline.diff import diff_scores
@@ -55,8 +56,7 @@ def run(options: argparse.Namespace, choice: WorkerChoice) -> int:
                 f"-o {output}: an output ends in {', '.join(_OUTPUT_SUFFIXES)}, "
                 f"not {suffix or 'without any'}"
             )
-        if any(Path(output).resolve() == Path(file.path).resolve() for file in inputs):
-            raise UserError(f"{output} is an input too: give the output another name with -o")
+        check_paths(options, output)
         is_slow = any(
             (config.components[name].backend or reward.backend) != "inline"
             for name, reward in built.items()

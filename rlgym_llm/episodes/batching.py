@@ -1,10 +1,10 @@
 """Batches for a generator that samples many requests at a time: who goes together, and when.
 
-    away (in its environment) --sample--> waiting --round--> flying --completion--> away
+    stepping (its environment) --sample--> waiting --round--> in flight --completion--> stepping
 
-Everyone who waits goes in one *round*, in the order in which the episodes began. A round starts
-once a flight is free and nobody is expected: no episode is away. Where nobody has come for
-``linger_s``, those who are away are expected no longer, until they come by themselves. So the
+All that wait go in one *round*, in the order in which the episodes began. A round starts once a
+batch may be sent and no episode is stepping. Where none has come for ``linger_s``, those that
+step are expected no longer, until they come by themselves. So the
 batches of a seeded run are always the same where environments are quicker than that, and an
 episode that hangs holds the others up once, for ``linger_s``.
 """
@@ -53,7 +53,7 @@ class Batching:
 
 
 @dataclass(slots=True, eq=False)
-class _Seat:
+class _Slot:
     """An episode's place in the order of its batches."""
 
     order: int
@@ -61,7 +61,7 @@ class _Seat:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    seat: _Seat
+    slot: _Slot
     request: GenerateRequest
     future: asyncio.Future[Completion]
 
@@ -77,27 +77,27 @@ class BatchingGenerator:
         self._batching = batching
         self._call = call
         self._orders = itertools.count()
-        self._away: set[_Seat] = set()
+        self._stepping: set[_Slot] = set()
         self._waiting: list[_Waiting] = []
         self._ready: deque[list[_Waiting]] = deque()
-        self._flying: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._last_change = 0.0
 
     @contextmanager
-    def seat(self) -> Iterator[Sample]:
+    def slot(self) -> Iterator[Sample]:
         """A place for one episode, as the function that samples for it."""
-        seat = _Seat(next(self._orders))
-        self._away.add(seat)
+        slot = _Slot(next(self._orders))
+        self._stepping.add(slot)
         try:
-            yield partial(self._sample, seat)
+            yield partial(self._sample, slot)
         finally:
-            self._away.discard(seat)
+            self._stepping.discard(slot)
             self._consider()
 
-    async def _sample(self, seat: _Seat, request: GenerateRequest) -> Completion:
-        waiting = _Waiting(seat, request, asyncio.get_running_loop().create_future())
-        self._away.discard(seat)
+    async def _sample(self, slot: _Slot, request: GenerateRequest) -> Completion:
+        waiting = _Waiting(slot, request, asyncio.get_running_loop().create_future())
+        self._stepping.discard(slot)
         self._waiting.append(waiting)
         self._last_change = waiting.future.get_loop().time()
         self._consider()
@@ -105,9 +105,9 @@ class BatchingGenerator:
 
     def _consider(self) -> None:
         """Starts a round if it is time, and sees to it that it is looked at again if not."""
-        if not (self._waiting and self._has_free_flight()):
+        if not (self._waiting and self._has_room()):
             return
-        if not self._away:
+        if not self._stepping:
             self._start_round()
         elif self._timer is None:
             due = self._last_change + self._batching.linger_s
@@ -116,31 +116,31 @@ class BatchingGenerator:
     def _stop_expecting(self) -> None:
         self._timer = None
         is_quiet = asyncio.get_running_loop().time() >= self._last_change + self._batching.linger_s
-        if is_quiet and self._has_free_flight():
-            self._away.clear()
+        if is_quiet and self._has_room():
+            self._stepping.clear()
         self._consider()
 
-    def _has_free_flight(self) -> bool:
+    def _has_room(self) -> bool:
         most = self._batching.max_in_flight
-        return not self._ready and (most is None or len(self._flying) < most)
+        return not self._ready and (most is None or len(self._in_flight) < most)
 
     def _start_round(self) -> None:
         """Everyone who waits, in order, in batches of ``max_size``."""
         round_ = [one for one in self._waiting if not one.future.done()]  # some were cancelled
-        round_.sort(key=lambda one: one.seat.order)
+        round_.sort(key=lambda one: one.slot.order)
         self._waiting = []
         size = self._batching.max_size or max(1, len(round_))
         self._ready.extend(round_[start : start + size] for start in range(0, len(round_), size))
-        self._launch()
+        self._start_batches()
 
-    def _launch(self) -> None:
+    def _start_batches(self) -> None:
         most = self._batching.max_in_flight
-        while self._ready and (most is None or len(self._flying) < most):
-            task = asyncio.create_task(self._fly(self._ready.popleft()))
-            self._flying.add(task)
-            task.add_done_callback(self._landed)
+        while self._ready and (most is None or len(self._in_flight) < most):
+            task = asyncio.create_task(self._run_batch(self._ready.popleft()))
+            self._in_flight.add(task)
+            task.add_done_callback(self._batch_done)
 
-    async def _fly(self, batch: Sequence[_Waiting]) -> None:
+    async def _run_batch(self, batch: Sequence[_Waiting]) -> None:
         requests = [one.request for one in batch]
         completions: list[Completion] = []
         failure: Exception | None = None
@@ -151,7 +151,7 @@ class BatchingGenerator:
         for place, one in enumerate(batch):
             if one.future.done():  # its episode was cancelled and is expected no more
                 continue
-            self._away.add(one.seat)  # here, before anyone else can start a round without it
+            self._stepping.add(one.slot)  # here, before anyone else can start a round without it
             if failure is not None:
                 one.future.set_exception(failure)
             else:
@@ -163,10 +163,10 @@ class BatchingGenerator:
             raise GeneratorError(f"{len(completions)} completions for {len(requests)} requests")
         return completions
 
-    def _landed(self, task: asyncio.Task[None]) -> None:
-        self._flying.discard(task)
+    def _batch_done(self, task: asyncio.Task[None]) -> None:
+        self._in_flight.discard(task)
         if task.cancelled():
             return
         self._last_change = task.get_loop().time()
-        self._launch()
+        self._start_batches()
         self._consider()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
-from rlgym_llm.episodes.attribution import Failed
 from rlgym_llm.episodes.encoder import Tools
+from rlgym_llm.episodes.env_calls import Env, StepResult
+from rlgym_llm.episodes.failure import EpisodeFailure
 from rlgym_llm.episodes.spec import EpisodeLimits, EpisodeSpec, room_for_turn, stable_seed
-from rlgym_llm.episodes.stage import Answer, Env
 from rlgym_llm.generate import GenerateRequest, SamplingParams
 from rlgym_llm.types import Completion, Rollout, RolloutStatus, Turn
 
@@ -34,7 +34,7 @@ class Episode:
     started: float = field(default_factory=time.monotonic)
     terminated: bool = False
     truncated: bool = False
-    failure: Failed | None = None
+    failure: EpisodeFailure | None = None
 
     @property
     def is_over(self) -> bool:
@@ -47,10 +47,10 @@ class Episode:
         most = self.limits.get("max_turns")
         return most is not None and len(self.turns) + 1 >= most
 
-    def begin(self, answer: Answer) -> None:
+    def begin(self, result: StepResult) -> None:
         """Takes the opened environment and its prompt."""
-        self.env, self.tools = answer.env, answer.tools
-        self._read(answer)
+        self.env, self.tools = result.env, result.tools
+        self._read(result)
         longest = self.limits.get("max_prompt_tokens")
         if not self.is_over and longest is not None:
             self.truncated = len(self.new_prompt) > longest
@@ -80,24 +80,24 @@ class Episode:
             seed=self.spec.seed if turn == 0 else stable_seed(self.spec.seed, turn),
         )
 
-    def take(self, completion: Completion, answer: Answer) -> None:
+    def take(self, completion: Completion, result: StepResult) -> None:
         """Adds a turn. What was sampled is kept, even where the environment failed on it."""
         turn = Turn(
             new_prompt_token_ids=self.new_prompt,
             completion=completion,
-            reply=answer.reply,
-            env_reward=answer.env_reward,
+            reply=result.reply,
+            env_reward=result.env_reward,
         )
         was_last = self.is_last_turn
         self.turns.append(turn)
         self.context += completion.token_ids
         self.num_sampled += completion.num_tokens
-        self.terminated, self.truncated = answer.terminated, answer.truncated
-        self._read(answer)
+        self.terminated, self.truncated = result.terminated, result.truncated
+        self._read(result)
         if was_last and not self.is_over:
             self.truncated = True
 
-    def fail(self, failure: Failed) -> None:
+    def fail(self, failure: EpisodeFailure) -> None:
         """Ends the episode."""
         self.failure = failure
         if failure.is_env_lost:
@@ -119,8 +119,8 @@ class Episode:
             error=failure.error if failure else None,
         )
 
-    def _read(self, answer: Answer) -> None:
-        if answer.failure is not None:
-            self.fail(answer.failure)
-        self.new_prompt = answer.token_ids
-        self.context += answer.token_ids
+    def _read(self, result: StepResult) -> None:
+        if result.failure is not None:
+            self.fail(result.failure)
+        self.new_prompt = result.token_ids
+        self.context += result.token_ids

@@ -17,13 +17,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Unpack
 
 from rlgym_llm.env_pool import EnvPool, MakeEnv
-from rlgym_llm.episodes.attribution import blame_generator
 from rlgym_llm.episodes.batching import Batching, BatchingGenerator, CallOff, Sample
 from rlgym_llm.episodes.encoder import Encoder
+from rlgym_llm.episodes.env_calls import EnvCalls
 from rlgym_llm.episodes.episode import Episode
+from rlgym_llm.episodes.failure import generator_failure
 from rlgym_llm.episodes.spec import EpisodeLimits, EpisodeSpec
-from rlgym_llm.episodes.stage import Stage
-from rlgym_llm.episodes.threads import Crew
+from rlgym_llm.episodes.threads import DeadlineThreads
 from rlgym_llm.errors import GeneratorError, UserError, did_you_mean
 from rlgym_llm.generate import AsyncGenerator, Generator, SamplingParams
 from rlgym_llm.types import Action, Rollout
@@ -59,28 +59,30 @@ class EpisodeRunner:
         self._limits = limits
         self._owns_pool = not isinstance(make_env, EnvPool)
         self._pool = make_env if isinstance(make_env, EnvPool) else EnvPool(make_env)
-        self._crew = Crew(num_threads)
+        self._threads = DeadlineThreads(num_threads)
         name = type(generator).__name__
-        self._stage = Stage(
+        self._env_calls = EnvCalls(
             self._pool,
             Encoder(generator),
-            self._crew,
+            self._threads,
             encodes=f"{name}.encode",
             timeout_s=limits.get("step_timeout_s"),
         )
-        self._flights: Crew | None = None
-        self._seat: Callable[[], AbstractContextManager[Sample]]
+        self._generator_threads: DeadlineThreads | None = None
+        self._slot: Callable[[], AbstractContextManager[Sample]]
         if isinstance(generator, AsyncGenerator) and (
             batching is None or not isinstance(generator, Generator)
         ):
-            self._seat = lambda: nullcontext(generator.sample)
+            self._slot = lambda: nullcontext(generator.sample)
             self._samples = f"{name}.sample"
         else:
             batching = batching or Batching()
             if call_generator is None:
-                self._flights = Crew(batching.max_in_flight, name="rlgym-generator")
-                call_generator = self._flights.do
-            self._seat = BatchingGenerator(generator, batching, call_generator).seat
+                self._generator_threads = DeadlineThreads(
+                    batching.max_in_flight, name="rlgym-generator"
+                )
+                call_generator = self._generator_threads.do
+            self._slot = BatchingGenerator(generator, batching, call_generator).slot
             self._samples = f"{name}.generate"
 
     async def run(self, spec: EpisodeSpec) -> Rollout:
@@ -89,21 +91,21 @@ class EpisodeRunner:
         What a generator raises beside GeneratorError and TimeoutError is a mistake and raised.
         """
         episode = Episode(spec=spec, params=self._params, limits=self._limits)
-        with self._seat() as sample:
-            episode.begin(await self._stage.open(spec))
+        with self._slot() as sample:
+            episode.begin(await self._env_calls.open(spec))
             while (request := episode.next_request()) is not None:
                 try:
                     completion = await sample(request)
                 except (GeneratorError, TimeoutError) as error:
-                    episode.fail(blame_generator(self._samples, error))
+                    episode.fail(generator_failure(self._samples, error))
                     break
-                answer = await self._stage.step(
+                result = await self._env_calls.step(
                     episode.env,
                     Action.from_completion(completion),
                     tools=episode.tools,
                     is_last=episode.is_last_turn,
                 )
-                episode.take(completion, answer)
+                episode.take(completion, result)
         if episode.env is not None:
             self._pool.release(episode.env)
         return episode.to_rollout()
@@ -130,9 +132,9 @@ class EpisodeRunner:
 
         The generator is the caller's to close.
         """
-        self._crew.stop()
-        if self._flights is not None:
-            self._flights.stop()
+        self._threads.stop()
+        if self._generator_threads is not None:
+            self._generator_threads.stop()
         if self._owns_pool:
             self._pool.close()
 
@@ -150,5 +152,11 @@ def _check(limits: EpisodeLimits) -> None:
         if name not in known:
             hint = did_you_mean(name, known)
             raise UserError(f"unknown limit {name!r}{hint} (known: {', '.join(known)})")
-        if name in ("max_seconds", "step_timeout_s") and value is not None and not value > 0:  # type: ignore[operator]
-            raise UserError(f"{name} must be above 0 or None, got {value}")
+        if value is None:
+            continue
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name.endswith(("_seconds", "_s")):
+            if not (is_number and value > 0):  # type: ignore[operator]
+                raise UserError(f"{name} must be above 0 or None, got {value!r}")
+        elif not (isinstance(value, int) and is_number and value >= 1):
+            raise UserError(f"{name} must be a whole number of at least 1 or None, got {value!r}")

@@ -14,14 +14,14 @@ from typing import Any, Generic, Self, TypeVar
 
 from rlgym_llm.errors import RlgymError
 
-__all__ = ["MOST_HUNG", "Call", "Crew", "CrewSpentError", "loop_error"]
+__all__ = ["MOST_HUNG", "Call", "DeadlineThreads", "TooManyHungError", "loop_error"]
 
 T = TypeVar("T")
 
 MOST_HUNG = 64
 """Calls that may hang at a time: each keeps a thread, and nothing can stop it."""
 _TICK_S = 0.005
-"""How often the crew looks after its threads while they work; also Python's switch interval."""
+"""How often the threads looks after its threads while they work; also Python's switch interval."""
 
 
 def loop_error(raised: BaseException) -> Exception:
@@ -34,7 +34,7 @@ def loop_error(raised: BaseException) -> Exception:
     return RlgymError(repr(raised))
 
 
-class CrewSpentError(RlgymError):
+class TooManyHungError(RlgymError):
     """So many calls hang that no further one is taken."""
 
 
@@ -68,14 +68,14 @@ class Call(Generic[T]):
         self.until = None
 
 
-class Crew:
+class DeadlineThreads:
     """Threads that do the calls of one event loop, first come, first served.
 
     A call that misses its deadline raises TimeoutError; its thread is given up and another takes
-    its place. With 64 calls that have not come back, `call` raises CrewSpentError.
+    its place. With 64 calls that have not come back, `call` raises TooManyHungError.
 
     One thread does while calls only compute, since it is all that Python can use and more would
-    keep the loop waiting. While calls wait and the processor is idle, the crew doubles.
+    keep the loop waiting. While calls wait and the processor is idle, the threads doubles.
     """
 
     def __init__(self, num_threads: int | None, *, name: str = "rlgym-env") -> None:
@@ -97,7 +97,7 @@ class Crew:
     async def call(self, work: Callable[[Call[T]], T]) -> T:
         """What ``work(call)`` returns or raises, done in a thread."""
         if self._num_hung >= MOST_HUNG:
-            raise CrewSpentError(
+            raise TooManyHungError(
                 f"{MOST_HUNG} calls hang in threads, which nothing can stop; mend the environment "
                 "or give its own calls a timeout"
             )
@@ -105,7 +105,7 @@ class Crew:
         call = Call(work, self._loop.create_future())
         self._queue.put(call)
         if not self._num_threads:
-            self._hire(1)
+            self._start_threads(1)
         if self._timer is None:
             self._last_tick = self._times()
             self._timer = self._loop.call_later(_TICK_S, self._tick)
@@ -125,7 +125,7 @@ class Crew:
             self._queue.put(None)
         self._num_threads = 0
 
-    def _hire(self, wanted: int) -> None:
+    def _start_threads(self, wanted: int) -> None:
         if self._most_threads is not None:
             wanted = min(wanted, self._most_threads - self._num_threads)
         for _ in range(wanted):
@@ -141,7 +141,7 @@ class Crew:
         self._last_tick = wall, cpu
         num_queued = self._queue.qsize()
         if num_queued and cpu - last_cpu < 0.5 * (wall - last_wall):
-            self._hire(min(num_queued, max(1, self._num_threads)))
+            self._start_threads(min(num_queued, max(1, self._num_threads)))
         if num_queued or self._running:
             self._timer = self._loop.call_later(_TICK_S, self._tick)
 

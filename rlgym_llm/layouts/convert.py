@@ -94,6 +94,9 @@ def convert(
     kind = file_format(job.out)
     set_aside = beside(job.out, "rejects.jsonl")
     is_replaced = job.out.exists()
+    for source in job.sources:
+        if Path(source.name).exists() and set_aside.resolve() == Path(source.name).resolve():
+            raise DataError(f"would be replaced by the rejects of {job.out}", path=source.name)
     check_new(job.out, overwrite=job.overwrite)
     if job.on_bad_line == "set-aside":
         check_new(set_aside, overwrite=job.overwrite)

@@ -16,6 +16,7 @@ from rlgym_llm.layouts.conversations import (
     to_prompt,
 )
 from rlgym_llm.types import Message, Prompt, Rollout
+from rlgym_llm.unchecked import unchecked_tuple
 
 __all__ = ["FIELDS", "Layout", "LayoutName", "Sample", "listed", "solved_columns", "value_at"]
 
@@ -64,6 +65,9 @@ class Sample(NamedTuple):
     """The whole record, where the file is a rollout dump."""
 
 
+_made = unchecked_tuple(Sample)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Which column (or path such as ``reward_model.ground_truth``) holds what; None for none.
@@ -107,16 +111,22 @@ class Layout:
         ('7', '2+3?', '5', '5')
         """
         try:
-            read = _READERS.get(self.name)
-            samples = [self._sample(row, number)] if read is None else read(self, row, number)
+            if self.name in _READERS:
+                samples = _READERS[self.name](self, row, number)
+            else:
+                samples = [self._sample(row, number)]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             if isinstance(error, DataError):
                 raise
             what = f"no {error}" if isinstance(error, KeyError) else error
             raise DataError(f"not a row of the layout {self.name}: {what}") from error
-        if self.needs:
-            for sample in samples:
-                self._check_needs(sample, row)
+        for sample in samples if self.needs else ():
+            for name in self.needs:
+                if getattr(sample, name) is None:
+                    column = getattr(self, name)
+                    where = f"column {column!r}" if column else f"layout {self.name}"
+                    has = listed(row)
+                    raise DataError(f"the row has no {name} ({where}; its columns: {has})")
         return samples
 
     def _sample(self, row: Row, number: int) -> Sample:
@@ -137,23 +147,21 @@ class Layout:
         if type(name) is not str:
             name = value_at(row, self.id)
             name = str(number if name is None else name)
-        group = value_at(row, self.group) if self.group is not None else None
+        group = None if self.group is None else value_at(row, self.group)
         if group is None:
             group = prompt if prompt is None or type(prompt) is str else _group(prompt)
-        source = value_at(row, self.data_source) if self.data_source is not None else None
-        label = get(self.label)
-        if label is None:
-            label = value_at(row, self.label)
-        sample = Sample(
-            name,
-            prompt,
-            completion,
-            answer,
-            "unknown" if source is None else str(source),
-            group if type(group) is str or group is None else str(group),
-            row,
-            label if isinstance(label, bool) else None,
-        )
+        elif type(group) is not str:
+            group = str(group)
+        source = None if self.data_source is None else value_at(row, self.data_source)
+        source = "unknown" if source is None else str(source)
+        label = None
+        if self.label is not None:
+            label = get(self.label)
+            if type(label) is not bool:
+                label = value_at(row, self.label)
+                label = label if isinstance(label, bool) else None
+        rest = (None, None, (), None, None)
+        sample = _made((name, prompt, completion, answer, source, group, row, label, *rest))
         if self.reward is self.step is self.token_ids is self.logprobs is None:
             return sample
         return self._with_rest(sample, row)
@@ -167,13 +175,6 @@ class Layout:
             token_ids=tuple(token_ids) if token_ids else (),
             logprobs=tuple(logprobs) if logprobs else None,
         )
-
-    def _check_needs(self, sample: Sample, row: Row) -> None:
-        for name in self.needs:
-            if getattr(sample, name) is None:
-                column = getattr(self, name)
-                where = f"column {column!r}" if column else f"layout {self.name}"
-                raise DataError(f"the row has no {name} ({where}; its columns: {listed(row)})")
 
 
 def value_at(row: Row, path: str | None) -> Any:
@@ -210,7 +211,7 @@ def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
+        return None if value != value else str(value)  # tables write NaN where nothing is
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

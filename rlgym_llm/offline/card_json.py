@@ -29,14 +29,17 @@ def card_json(card: ScoreCard) -> bytes:
     {"schema_version":1,"reward":0.5,"status":"scored"
     {"math":{"raw":1.0,"weight":0.5,"transformed":1.0,"contribution":0.5,"status":"ok",...
     """
+    reward = card.reward
     data: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
-        "reward": _number(card.reward),
+        "reward": reward if type(reward) is float else _number(reward),
         "status": card.status,
     }
     if card.error is not None:
         data["error"] = card.error
-    data["components"] = {name: _component(part) for name, part in card.components.items()}
+    data["components"] = components = {}
+    for name, part in card.components.items():
+        components[name] = _component(part)
     try:
         return orjson.dumps(data, option=_PLAIN_ONLY)
     except TypeError:  # half a surrogate pair, a whole number of 65 bits, an object of some class

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,8 @@ def chunk_lines(path: str | Path, chunk: Chunk) -> Iterator[tuple[int, bytes]]:
         data = file.read(size if chunk.num_lines > 1 else min(size, LONGEST_LINE))
     if chunk.first_line == 1:
         data = data.removeprefix(_BOM)
-    for number, line in enumerate(data.split(b"\n"), start=chunk.first_line):
-        if line and not line.isspace():
-            yield number, line.strip()
+    lines = map(bytes.strip, data.split(b"\n"))
+    return filter(itemgetter(1), enumerate(lines, start=chunk.first_line))
 
 
 def parse_row(line: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from rlgym_llm.errors import DataError, UserError
 from rlgym_llm.offline.chunks import Chunk
 from rlgym_llm.rows.json_text import to_json
+from rlgym_llm.rows.parquet import check_columns
 
 __all__ = ["first_rows", "open_parquet", "parquet_chunks", "piece_path", "piece_rows", "row_json"]
 
@@ -26,10 +27,12 @@ def open_parquet(path: str | Path) -> Any:
     except ImportError as error:
         raise UserError("parquet needs pyarrow: pip install 'rlgym-llm[data]'") from error
     try:
-        return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+        file = pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         reason = str(error).partition("\n")[0]
         raise DataError(f"bad parquet: {reason}", path=path) from error
+    check_columns(file.schema_arrow.names, path)
+    return file
 
 
 def first_rows(path: str, count: int) -> list[dict[str, Any]]:

@@ -80,30 +80,35 @@ class Part:
         fcntl.flock(self._journal, fcntl.LOCK_EX)
         self._journal.seek(0)
         self.place, sizes = _last_entry(self._journal.read())
-        self._files = []
-        for kind, size in zip(_KINDS, sizes, strict=True):
-            file = part_file(folder, name, kind).open("ab", buffering=0)
+        self._files = [part_file(folder, name, kind).open("ab", buffering=0) for kind in _KINDS]
+        found = [os.fstat(file.fileno()).st_size for file in self._files]
+        if any(size > there for size, there in zip(sizes, found, strict=True)):
+            self.place, sizes = Place(), [0] * len(_KINDS)  # somebody cut them: all of it anew
+        for file, size in zip(self._files, sizes, strict=True):
             file.truncate(size)
-            self._files.append(file)
         self._sizes = sizes
-        self._pending: tuple[list[bytes], ...] = ([], [], [], [])
+        self._lines: list[bytes] = []
+        self._records: list[bytes] = []
+        self._rejects: list[bytes] = []
+        self._errors: list[bytes] = []
 
     def write(self, line: bytes, record: bytes) -> None:
         """One more row of the output."""
-        self._pending[0].append(line)
-        self._pending[1].append(record)
+        self._lines.append(line)
+        self._records.append(record)
 
     def reject(self, bad: BadLine) -> None:
         """One more line that was set aside."""
-        self._pending[2].append(_json_line(asdict(bad)))
+        self._rejects.append(_json_line(asdict(bad)))
 
     def error(self, line: int, component: str, reason: str) -> None:
         """One more failure of a component."""
-        self._pending[3].append(_json_line({"line": line, "of": component, "reason": reason}))
+        self._errors.append(_json_line({"line": line, "of": component, "reason": reason}))
 
     def flush(self, place: Place) -> None:
         """Writes what was added, all of it before ``place``."""
-        for index, pending in enumerate(self._pending):
+        kinds = (self._lines, self._records, self._rejects, self._errors)
+        for index, pending in enumerate(kinds):
             if pending:
                 data = b"".join(pending)
                 _write(self._files[index].fileno(), data)
@@ -152,7 +157,10 @@ def _last_entry(journal: bytes) -> tuple[Place, list[int]]:
     entries = journal.split(b"\n")[:-1]  # what follows the last \n is torn
     if not entries:
         return Place(), [0] * len(_KINDS)
-    line, sample, ordinal, careful_to, *sizes = json.loads(entries[-1])
+    try:
+        line, sample, ordinal, careful_to, *sizes = json.loads(entries[-1])
+    except (ValueError, TypeError):  # no entry of ours: the part is scored anew
+        return Place(), [0] * len(_KINDS)
     return Place(line=line, sample=sample, ordinal=ordinal, careful_to=careful_to), sizes
 
 

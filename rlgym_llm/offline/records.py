@@ -67,8 +67,8 @@ class Records:
         self.components = components
         codes = [code for _, code in _ROW_FIELDS]
         codes += [code for _, code in _COMPONENT_FIELDS] * len(components)
-        self._struct = Struct("<" + "".join(codes))
-        self.size = self._struct.size
+        struct = Struct("<" + "".join(codes))
+        self._pack, self.size = struct.pack, struct.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -94,11 +94,12 @@ class Records:
         """One row."""
         nan = math.nan
         fields: list[float] = []
+        components, reward = card.components, card.reward
         for name in self.components:
-            part = card.components.get(name)
-            if part is None:
+            if name not in components:
                 fields += _ABSENT
                 continue
+            part = components[name]
             raw, contribution = part.raw, part.contribution
             fields += (
                 nan if raw is None else raw,
@@ -106,7 +107,7 @@ class Records:
                 part.seconds,
                 _SCORE_NUMBER[part.status],
             )
-        return self._struct.pack(
+        return self._pack(
             line,
             length,
             file,
@@ -115,6 +116,6 @@ class Records:
             group,
             answer,
             chars,
-            nan if card.reward is None else card.reward,
+            nan if reward is None else reward,
             *fields,
         )

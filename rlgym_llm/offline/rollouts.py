@@ -27,24 +27,21 @@ def to_rollout(sample: Sample) -> Rollout:
     >>> rollout.text, rollout.task.answer, rollout.turns[0].completion.finish_reason.value
     ('5', '5', 'length')
     """
-    if sample.rollout is not None:
-        return sample.rollout
-    columns = sample.columns
-    is_cut = columns.get("finish_reason") == "length"
+    name, prompt, text, answer, source, group, columns, *_, token_ids, logprobs, rollout = sample
+    if rollout is not None:
+        return rollout
+    is_cut = "finish_reason" in columns and columns["finish_reason"] == "length"
     reason = FinishReason.LENGTH if is_cut else FinishReason.STOP
-    truncated = columns.get("truncated") is True
-    text, group = sample.completion or "", sample.group
-    prompt = _NO_PROMPT if sample.prompt is None else sample.prompt
-    if sample.token_ids:
-        logprobs = sample.logprobs
-        if logprobs is not None and len(logprobs) != len(sample.token_ids):
+    truncated = "truncated" in columns and columns["truncated"] is True
+    if token_ids:
+        if logprobs is not None and len(logprobs) != len(token_ids):
             logprobs = None  # of other tokens, such as the prompt's too
         completion = Completion(
-            text=text, token_ids=sample.token_ids, logprobs=logprobs, finish_reason=reason
+            text=text or "", token_ids=token_ids, logprobs=logprobs, finish_reason=reason
         )
     else:
-        completion = _completion(text, (), None, None, (), None, reason, None)
-    task = _task(prompt, sample.answer, sample.data_source, columns, sample.id)
-    turn = _turn((), completion, (), None)
-    group = sample.id if group is None else group
-    return _rollout(sample.id, task, group, 0, 0, (turn,), True, truncated, RolloutStatus.OK, None)
+        completion = _completion(text or "", (), None, None, (), None, reason, None)
+    task = _task(_NO_PROMPT if prompt is None else prompt, answer, source, columns, name)
+    turns = (_turn((), completion, (), None),)
+    group = name if group is None else group
+    return _rollout(name, task, group, 0, 0, turns, True, truncated, RolloutStatus.OK, None)

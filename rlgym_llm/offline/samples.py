@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlgym_llm.errors import DataError
@@ -16,6 +15,7 @@ from rlgym_llm.offline.parquet_output import keeps_columns
 from rlgym_llm.offline.rollouts import to_rollout
 from rlgym_llm.offline.settings import OfflineSettings
 from rlgym_llm.types import Rollout
+from rlgym_llm.unchecked import unchecked_tuple
 
 __all__ = ["Item", "Unit", "chunk_items", "chunk_units", "group_of", "splits_rows"]
 
@@ -30,6 +30,9 @@ class Item(NamedTuple):
     rollout: Rollout
     row: bytes
     """The JSON object that is written, without the score."""
+
+
+_item = unchecked_tuple(Item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,16 @@ def chunk_items(
 ) -> Iterator[Item | BadLine]:
     """What a chunk holds, from this sample of this line on."""
     file, column = settings.inputs[chunk.file], settings.score_column
+    entries: Iterator[Entry]
     if file.format == "parquet":
         entries = _parquet_entries(settings, chunk)
     else:
-        entries = _line_entries(settings.at(file.path), chunk)
-    for number, text, row in entries:
-        if number < start[0]:
+        entries = chunk_lines(settings.at(file.path), chunk)
+    first_line, first_sample = start
+    for number, source in entries:
+        if number < first_line:
             continue
+        text, row = source if isinstance(source, tuple) else (source, None)
         try:
             if row is None:
                 row = parse_row(text)
@@ -75,7 +81,7 @@ def chunk_items(
         except ValueError as error:  # also what no task or completion may be
             yield BadLine.of(file.path, number, str(error), text or repr(row).encode())
             continue
-        yield from items if number > start[0] else items[start[1] :]
+        yield from items if number > first_line else items[first_sample:]
 
 
 def group_of(row: Mapping[str, Any], number: int, layout: Layout | None) -> str | None:
@@ -89,25 +95,21 @@ def group_of(row: Mapping[str, Any], number: int, layout: Layout | None) -> str 
     return sample.id if sample.group is None else sample.group
 
 
-Entry = tuple[int, bytes, dict[str, Any] | BadRowError | None]
-"""The number of a line, what is written for it where its row stays as it is, and the row; None
-where it is to be read from the line."""
-
-
-def _line_entries(path: Path, chunk: Chunk) -> Iterator[Entry]:
-    return ((number, line, None) for number, line in chunk_lines(path, chunk))
+Entry = tuple[int, bytes | tuple[bytes, dict[str, Any] | BadRowError]]
+"""The number of a line, and the line itself; or what is written for it where its row stays as it
+is, and the row."""
 
 
 def _parquet_entries(settings: OfflineSettings, chunk: Chunk) -> Iterator[Entry]:
     keeps = keeps_columns(settings)
     for number, row in enumerate(piece_rows(settings.work, chunk), start=chunk.first_line):
         if keeps:
-            yield number, b'{"row":%d}' % number, row
+            yield number, (b'{"row":%d}' % number, row)
             continue
         try:
-            yield number, row_json(row), row
+            yield number, (row_json(row), row)
         except ValueError as error:
-            yield number, b"", BadRowError(f"cannot be written as JSON: {error}")
+            yield number, (b"", BadRowError(f"cannot be written as JSON: {error}"))
 
 
 def _items(
@@ -115,13 +117,13 @@ def _items(
 ) -> list[Item]:
     if layout is None:
         raise BadRowError("the file's first rows did not say what its columns are")
-    items = []
-    for index, sample in enumerate(layout.to_samples(row, number)):
-        columns = _columns(sample, row, layout)
+    items: list[Item] = []
+    for sample in layout.to_samples(row, number):
+        columns = sample.columns if layout.name != "verl" else _columns(sample, row, layout)
         if score_column in columns:
             raise BadRowError(f"column {score_column!r} is there already")
         data = text if columns is row else row_json(columns)
-        items.append(Item(number, index, sample, to_rollout(sample), data))
+        items.append(_item((number, len(items), sample, to_rollout(sample), data)))
     return items
 
 
@@ -139,13 +141,15 @@ def chunk_units(
         if isinstance(entry, BadLine):
             bad.append(entry)
             continue
-        is_full = len(items) >= wanted
-        if by_group and is_full and items[-1].rollout.group_id != entry.rollout.group_id:
-            later = [line for line in bad if line.line > items[-1].line]
-            yield Unit(items, bad[: len(bad) - len(later)])
-            items, bad, wanted = [], later, size()
+        if by_group and len(items) >= wanted:
+            if items[-1].rollout.group_id != entry.rollout.group_id:
+                later = [line for line in bad if line.line > items[-1].line]
+                yield Unit(items, bad[: len(bad) - len(later)])
+                items, bad, wanted = [], later, size()
+            items.append(entry)
+            continue
         items.append(entry)
-        if not by_group and len(items) >= wanted:
+        if len(items) >= wanted and not by_group:
             yield Unit(items, bad)
             items, bad, wanted = [], [], size()
     if items or bad:

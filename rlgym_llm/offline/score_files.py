@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["score_files"]
 
+_FIRST_FILES = {"lock", "manifest.json.tmp"}
+"""What a work folder may hold before it is known whose it is."""
+
 
 def score_files(
     settings: OfflineSettings,
@@ -90,6 +93,8 @@ def _work_folder(work: Path, mark: dict[str, Any], *, overwrite: bool) -> Iterat
         except BlockingIOError:
             raise UserError(f"{work} is in use: another run writes the same output") from None
         found = read_manifest(work)
+        if found is None and {path.name for path in work.iterdir()} - _FIRST_FILES:
+            raise UserError(f"{work} is no folder of a run: give another name with -o")
         if found is not None and found != mark:
             if not overwrite:
                 check_same(mark, found, work)

@@ -59,7 +59,7 @@ class ChunkScorer:
         with inside(settings.folder or None):  # a reward may have gone elsewhere when it was set up
             self._pace = Pace(self._config, build_rewards(self._config, self._plugins).items())
         self._pulse = Pulse(take, settings.timeout_s)
-        self._last_group = ("", 0)
+        self._group, self._group_number = "", 0
         self._ended_groups: set[str] = set()
 
     def close(self) -> None:
@@ -144,9 +144,10 @@ class ChunkScorer:
             if self._settings.on_bad_line == "error":
                 raise DataError(bad.reason, path=bad.file, line=bad.line)
             part.reject(bad)
+        spliced, write, record, file = self._spliced, part.write, self._record, chunk.file
         for item, card in zip(unit.items, cards, strict=True):
-            line = self._spliced(item.row, card_json(card))
-            part.write(line, self._record(item, card, len(line), chunk.file))
+            line = spliced(item.row, card_json(card))
+            write(line, record(item, card, len(line), file))
             for name, component in card.components.items():
                 if component.error is not None and component.status in FAILED:
                     part.error(item.line, name, component.error)
@@ -161,36 +162,29 @@ class ChunkScorer:
         )
 
     def _record(self, item: Item, card: ScoreCard, length: int, file: int) -> bytes:
-        sample = item.sample
-        group = sample.group
-        if group is None:
-            number = 0
-        elif group == self._last_group[0]:
-            number = self._last_group[1]
-        else:
-            number = hash64(group)
-            self._last_group = (group, number)
+        number, _, sample, _, _ = item
+        group, text = sample.group, sample.completion or ""
+        if group is not None and group != self._group:
+            self._group, self._group_number = group, hash64(group)
         return self._records.pack(
             card,
-            item.line,
+            number,
             length,
             file,
             sample.label,
-            number,
-            self._answer(item, card),
-            len(sample.completion or ""),
+            0 if group is None else self._group_number,
+            self._answer(card, text),
+            len(text),
         )
 
-    def _answer(self, item: Item, card: ScoreCard) -> int:
+    def _answer(self, card: ScoreCard, text: str) -> int:
         """What the vote of maj@k counts: the answer that the accuracy component found."""
-        name = self._settings.accuracy
-        part = card.components.get(name) if name is not None else None
+        settings = self._settings
+        part = card.components.get(settings.accuracy)  # type: ignore[arg-type]  # None is none
         if part is None:
             return 0
-        if part.raw is not None and part.raw >= self._settings.right_from:
+        if part.raw is not None and part.raw >= settings.right_from:
             return 1  # right answers are all one, however they are written
         if (answer := said_answer(part.info)) is not None:
             return hash64(answer)
-        if tells_answer(part.info):
-            return 0
-        return hash64((item.sample.completion or "").strip())
+        return 0 if tells_answer(part.info) else hash64(text.strip())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,7 +11,7 @@ from rlgym_llm.rows.column_types import Columns, columns_to_note, note_to_column
 from rlgym_llm.rows.json_text import from_json, to_json
 from rlgym_llm.rows.row import Row, RowStream
 
-__all__ = ["num_parquet_rows", "read_parquet", "write_parquet"]
+__all__ = ["check_columns", "num_parquet_rows", "read_parquet", "write_parquet"]
 
 _BATCH_BYTES = 8 << 20
 """A batch's share of the file; as Python objects it is some ten times as large."""
@@ -25,6 +25,7 @@ def read_parquet(path: Path) -> RowStream:
     columns are JSON text and which nulls are keys that are not there. Raises DataError.
     """
     with _open(path) as file:
+        check_columns(file.schema_arrow.names, path)
         as_json, absent = note_to_columns(file.schema_arrow.metadata)
         tree = _tree(absent)
         number = 0
@@ -37,6 +38,12 @@ def read_parquet(path: Path) -> RowStream:
                     yield number, _without_absent(row, tree) if as_json or tree else row
         except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
             raise _broken(path, error, f" behind row {number}") from error
+
+
+def check_columns(names: Sequence[str], path: str | Path) -> None:
+    """Raises DataError where two columns have one name, for a row can hold only one of them."""
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DataError(f"two columns are called {twice[0]!r}", path=path)
 
 
 def num_parquet_rows(path: Path) -> int:

@@ -85,18 +85,19 @@ a rollout
 
 def _adopted(bound: BoundReward, rollout: Rollout, score: Score, seconds: float) -> Score:
     """The reward's own `Score` under the name that it has here."""
-    value, words, steps, info = score.value, score.error, score.steps, score.info
+    value, status, words = score.value, score.status, score.error
+    steps, info = score.steps, score.info
     if value is not None and type(value) is not float:
         value = _to_float(value)
-    if score.status in FAILED:
-        words = error_text(bound, rollout, one_line(words or score.status))
+    if status is not ScoreStatus.OK and status in FAILED:
+        words = error_text(bound, rollout, one_line(words or status))
     elif words is not None:
         words = one_line(words)
     if info or type(info) is not dict:
         info = json_data(_info(info))
     if steps or type(steps) is not tuple:
         steps = _steps(steps, len(rollout.text))
-    return _score(bound.name, value, score.status, steps, info, words, seconds)
+    return _score(bound.name, value, status, steps, info, words, seconds)
 
 
 def _info(info: Any) -> dict[str, Any]:

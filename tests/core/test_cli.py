@@ -172,7 +172,13 @@ class TestCommands:
         assert main(["env", "list"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].split() == ["id", "brought", "by", "what", "it", "is"]
-        assert lines[1].startswith("rlgym_llm/math-gsm8k-v0  plugin 'envs' of rlgym-llm")
+        assert lines[1].split()[:5] == [
+            "rlgym_llm/arithmetic-v0",
+            "plugin",
+            "'envs'",
+            "of",
+            "rlgym-llm",
+        ]
 
     def test_env_show(self, capsys: Captured) -> None:
         assert main(["env", "show", "math-gsm8k"]) == 0

@@ -153,7 +153,7 @@ def test_a_request_that_is_cancelled_is_not_sampled_and_not_waited_for():
         batches = BatchingGenerator(Counting(["x"]), Batching(linger_s=60), call)
 
         async def one(seed, begin):
-            with batches.seat() as sample:
+            with batches.slot() as sample:
                 await begin.wait()
                 return (await sample(request(seed))).text
 

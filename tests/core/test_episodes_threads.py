@@ -1,4 +1,4 @@
-"""The crew: calls in threads, deadlines that are kept, and threads where they help."""
+"""The threads: calls in threads, deadlines that are kept, and threads where they help."""
 
 import asyncio
 import threading
@@ -6,29 +6,29 @@ import threading
 import pytest
 
 from rlgym_llm.episodes import threads
-from rlgym_llm.episodes.threads import Crew, CrewSpentError
+from rlgym_llm.episodes.threads import DeadlineThreads, TooManyHungError
 from rlgym_llm.errors import RlgymError
 
 
-def crew_run(work, *, num_threads=32):
+def run_in_threads(work, *, num_threads=32):
     async def main():
-        crew = Crew(num_threads)
+        threads = DeadlineThreads(num_threads)
         try:
-            return await work(crew)
+            return await work(threads)
         finally:
-            crew.stop()
+            threads.stop()
 
     return asyncio.run(main())
 
 
 def test_a_call_gives_what_it_returns_or_raises_in_another_thread():
-    async def work(crew):
-        here, there = threading.get_ident(), await crew.do(threading.get_ident)
+    async def work(threads):
+        here, there = threading.get_ident(), await threads.do(threading.get_ident)
         with pytest.raises(KeyError, match="gone"):
-            await crew.do(lambda: {}["gone"])
-        return here != there, await crew.do(lambda: 7)
+            await threads.do(lambda: {}["gone"])
+        return here != there, await threads.do(lambda: 7)
 
-    assert crew_run(work) == (True, 7)
+    assert run_in_threads(work) == (True, 7)
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), StopIteration()])
@@ -36,34 +36,34 @@ def test_no_call_can_end_the_loop(error):
     def fail():
         raise error
 
-    async def work(crew):
+    async def work(threads):
         with pytest.raises(RlgymError, match=type(error).__name__):
-            await crew.do(fail)
-        return await crew.do(lambda: "alive")
+            await threads.do(fail)
+        return await threads.do(lambda: "alive")
 
-    assert crew_run(work) == "alive"
+    assert run_in_threads(work) == "alive"
 
 
 def test_a_late_call_is_given_up_and_its_thread_replaced():
     let_go = threading.Event()
 
-    async def work(crew):
+    async def work(threads):
         def hang(call):
             with call.within(0.02):
                 let_go.wait()
 
-        late = asyncio.create_task(crew.call(hang))
-        others = [asyncio.create_task(crew.do(lambda: "done")) for _ in range(5)]
+        late = asyncio.create_task(threads.call(hang))
+        others = [asyncio.create_task(threads.do(lambda: "done")) for _ in range(5)]
         with pytest.raises(TimeoutError, match=r"no answer within 0.02 s; its thread was given up"):
             await late
         return await asyncio.gather(*others)
 
-    assert crew_run(work, num_threads=1) == ["done"] * 5
+    assert run_in_threads(work, num_threads=1) == ["done"] * 5
     let_go.set()
 
 
 def test_only_what_is_done_under_the_deadline_can_miss_it():
-    async def work(crew):
+    async def work(threads):
         paused = threading.Event()
 
         def careful(call):
@@ -72,18 +72,18 @@ def test_only_what_is_done_under_the_deadline_can_miss_it():
             paused.wait(0.1)  # such as a tokenizer behind the environment
             return "kept"
 
-        return await crew.call(careful)
+        return await threads.call(careful)
 
-    assert crew_run(work) == "kept"
+    assert run_in_threads(work) == "kept"
 
 
 def test_calls_that_wait_for_each_other_get_threads():
     barrier = threading.Barrier(8)
 
-    async def work(crew):
-        return await asyncio.gather(*(crew.do(lambda: barrier.wait(60)) for _ in range(8)))
+    async def work(threads):
+        return await asyncio.gather(*(threads.do(lambda: barrier.wait(60)) for _ in range(8)))
 
-    assert sorted(crew_run(work)) == list(range(8))
+    assert sorted(run_in_threads(work)) == list(range(8))
 
 
 def test_there_are_never_more_threads_than_allowed():
@@ -98,45 +98,47 @@ def test_there_are_never_more_threads_than_allowed():
         with lock:
             running -= 1
 
-    async def work(crew):
-        await asyncio.gather(*(crew.do(count) for _ in range(24)))
+    async def work(threads):
+        await asyncio.gather(*(threads.do(count) for _ in range(24)))
 
-    crew_run(work, num_threads=3)
+    run_in_threads(work, num_threads=3)
     assert most <= 3
 
 
-def test_a_crew_that_hangs_altogether_says_so(monkeypatch):
+def test_threads_that_all_hang_say_so(monkeypatch):
     monkeypatch.setattr(threads, "MOST_HUNG", 2)
     let_go = threading.Event()
 
-    async def work(crew):
+    async def work(threads):
         def hang(call):
             with call.within(0.01):
                 let_go.wait()
 
         for _ in range(2):
             with pytest.raises(TimeoutError):
-                await crew.call(hang)
-        with pytest.raises(CrewSpentError, match="2 calls hang in threads, which nothing can stop"):
-            await crew.do(lambda: None)
+                await threads.call(hang)
+        with pytest.raises(
+            TooManyHungError, match="2 calls hang in threads, which nothing can stop"
+        ):
+            await threads.do(lambda: None)
         let_go.set()
-        while crew._num_hung:  # they come back, and so does the crew
+        while threads._num_hung:  # they come back, and so do the threads
             await asyncio.sleep(0.001)
-        return await crew.do(lambda: "well")
+        return await threads.do(lambda: "well")
 
-    assert crew_run(work) == "well"
+    assert run_in_threads(work) == "well"
 
 
 def test_a_cancelled_call_is_nobodys():
     let_go = threading.Event()
 
-    async def work(crew):
-        task = asyncio.create_task(crew.do(let_go.wait))
+    async def work(threads):
+        task = asyncio.create_task(threads.do(let_go.wait))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         let_go.set()
-        return await crew.do(lambda: "next")
+        return await threads.do(lambda: "next")
 
-    assert crew_run(work, num_threads=1) == "next"
+    assert run_in_threads(work, num_threads=1) == "next"

@@ -516,7 +516,7 @@ def test_an_output_is_only_replaced_where_asked(
     assert score(source, "--reward", "exact_match=2", "-o", out, "--overwrite") == 0
     assert read_rows(out)[0]["rlgym"]["reward"] == 2.0
     assert score(source, "--reward", "exact_match", "-o", source) == 2
-    assert "is an input too" in capsys.readouterr().err
+    assert "is an input and the output too" in capsys.readouterr().err
     assert score(out, "--reward", "exact_match") == 2
     assert "--score-column" in capsys.readouterr().err
     again = ["--score-column", "second", "-o", tmp_path / "p.jsonl"]

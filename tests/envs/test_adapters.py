@@ -266,10 +266,10 @@ def test_splits_and_options_reach_the_generator():
         ({"dataset": "sum"}, UnknownNameError, "did you mean 'sums'"),
         ({"dataset": "sums", "mots": 3}, ConfigError, "no option 'mots'; did you mean 'most'"),
         ({"dataset": "sums", "most": 0}, ConfigError, "most must be at least 1"),
-        ({"dataset": "sums", "size": 0}, UserError, "size must be a whole number"),
-        ({"dataset": "sums", "seed": -1}, UserError, "seed must be a whole number"),
+        ({"dataset": "sums", "size": 0}, UserError, "size must be 1 or more, got 0"),
+        ({"dataset": "sums", "seed": -1}, UserError, "seed must be 0 or more, got -1"),
         ({"dataset": "sums", "split": "dev"}, UserError, "split must be one of"),
-        ({"dataset": "sums", "answer": "box"}, UserError, "answer must be tags or text"),
+        ({"dataset": "sums", "answer": "box"}, UserError, "answer must be one of tags, text"),
     ],
 )
 def test_a_wrong_argument_is_one_line(options, error, words):
@@ -437,7 +437,7 @@ def test_functions_put_other_spaces_into_words():
         ({"env": "NoSuchEnv-v0"}, "cannot be made"),
         ({"env": Letters, "kwargs": {"speed": 2}}, "cannot be made"),
         ({"env": Letters, "observe": "say"}, "observe must be a function, got str"),
-        ({"env": Letters, "num_tasks": 0}, "num_tasks must be a whole number from 1 on"),
+        ({"env": Letters, "num_tasks": 0}, "num_tasks must be 1 or more, got 0"),
         ({"env": Letters, "split": "dev"}, "split must be one of"),
     ],
 )

@@ -247,7 +247,7 @@ def test_string_prompts_for_base_models(rows_file):
         ({"few_shot": -1}, "few_shot must be 0 or more"),
         ({"source": "starter", "data": "x.jsonl"}, "does not read data='x.jsonl'"),
         ({"num_problems": 5}, "it needs source='starter'"),
-        ({"source": "starter", "num_problems": 0}, "at least 1 task"),
+        ({"source": "starter", "num_problems": 0}, "num_problems must be 1 or more, got 0"),
     ],
 )
 def test_contradictions_are_refused(options, message):

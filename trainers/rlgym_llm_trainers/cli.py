@@ -10,7 +10,7 @@ from rlgym_llm.cli import guarded
 from rlgym_llm.config import format_config, over_file, parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.plugins import Plugins
-from rlgym_llm_trainers.starter import STARTER_DATA_SOURCE, starter_run_path
+from rlgym_llm_trainers.starter import STARTER_DATA_SOURCE
 from rlgym_llm_trainers.torch_setup import set_up_torch
 
 __all__ = ["main"]
@@ -28,13 +28,13 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     # Past this line Gymnasium is needed, and in `_train` torch: --help waits for neither.
     from rlgym_llm.compose import RewardComposer
-    from rlgym_llm_trainers.environments import make_env, uses_starter_run
+    from rlgym_llm_trainers.environments import make_env, starter_kit_of, uses_starter_run
     from rlgym_llm_trainers.run_rewards import check_scoring, rewards_of
 
     plugins = Plugins.discover(command.config.plugins)
     if uses_starter_run(command.config, plugins):
-        # The settings of the starter run lie under whatever the command line says.
-        command = over_file(command, str(starter_run_path()))
+        # The settings of the starter kit lie under whatever the command line says.
+        command = over_file(command, str(starter_kit_of(command.config, plugins).run))
     config = command.config
     if command.print_config:
         print(format_config(config, command.sources), end="")

@@ -17,11 +17,13 @@ from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import find_env, make
 from rlgym_llm.single_turn import SingleTurnEnv
 from rlgym_llm.types import Prompt, Task
+from rlgym_llm_trainers.starter import StarterKit, starter_kit
 
 __all__ = [
     "Openings",
     "has_validation_tasks",
     "make_env",
+    "starter_kit_of",
     "uses_starter_problems",
     "uses_starter_run",
 ]
@@ -60,13 +62,21 @@ class Openings:
 
 def uses_starter_problems(config: TrainConfig, plugins: Plugins) -> bool:
     """Whether the run falls to the starter problems: neither a model nor data was named."""
-    source = config.env.kwargs.get("source", _STARTER)
-    is_named = config.model.path or config.data.train or source != _STARTER
-    return not is_named and _has_starter_problems(config.env.id, plugins)
+    return _names_nothing(config) and _has_starter_problems(config.env.id, plugins)
+
+
+def starter_kit_of(config: TrainConfig, plugins: Plugins) -> StarterKit:
+    """The model, and the settings, of a run on this environment that names none."""
+    return starter_kit(_starter_name(config, plugins))
 
 
 def uses_starter_run(config: TrainConfig, plugins: Plugins) -> bool:
-    """Whether the settings of the starter run fit: they are made for short questions, one turn."""
+    """Whether the settings of the starter kit fit.
+
+    They do where the environment names the kit. The others' are made for short questions, one turn.
+    """
+    if _starter_name(config, plugins) is not None:
+        return _names_nothing(config)
     entry = plugins.load(find_env(config.env.id, plugins))
     is_single_turn = inspect.isclass(entry) and issubclass(entry, SingleTurnEnv)
     return is_single_turn and uses_starter_problems(config, plugins)
@@ -119,6 +129,17 @@ def has_validation_tasks(config: TrainConfig, plugins: Plugins) -> bool:
         members = read_members(config.env.kwargs.get("envs", {}))
         return any(validates(member, plugins) for member in members.values())
     return "split" in _parameters(config, plugins) or config.data.val is not None
+
+
+def _names_nothing(config: TrainConfig) -> bool:
+    """Whether neither a model nor data is named."""
+    source = config.env.kwargs.get("source", _STARTER)
+    return not (config.model.path or config.data.train or source != _STARTER)
+
+
+def _starter_name(config: TrainConfig, plugins: Plugins) -> str | None:
+    entry = plugins.load(find_env(config.env.id, plugins))
+    return getattr(entry, "starter", None)
 
 
 def _mixture(config: TrainConfig, plugins: Plugins, kwargs: Mapping[str, Any]) -> TextEnv:

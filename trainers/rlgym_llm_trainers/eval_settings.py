@@ -10,7 +10,6 @@ from rlgym_llm.config import ParsedCommand, over_file, parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.plugins import Plugins
-from rlgym_llm_trainers.starter import starter_run_path
 
 __all__ = ["EvalSettings", "read_settings"]
 
@@ -79,11 +78,11 @@ def read_settings(given: argparse.Namespace, rest: Sequence[str]) -> EvalSetting
     command = parse_command([*words, *_own_words(given, command)])
     _refuse_unread(command)
     # Gymnasium is needed past this line.
-    from rlgym_llm_trainers.environments import uses_starter_run
+    from rlgym_llm_trainers.environments import starter_kit_of, uses_starter_run
 
     plugins = Plugins.discover(command.config.plugins)
     if uses_starter_run(command.config, plugins):
-        command = over_file(command, str(starter_run_path()))
+        command = over_file(command, str(starter_kit_of(command.config, plugins).run))
     num_samples = command.config.rollout.val_kwargs.n
     ks = given.k or tuple(sorted({1, num_samples}))
     if ks[-1] > num_samples:

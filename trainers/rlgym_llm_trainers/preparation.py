@@ -21,9 +21,8 @@ from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.specs import Kind
 from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
-from rlgym_llm_trainers.environments import Openings
+from rlgym_llm_trainers.environments import Openings, starter_kit_of
 from rlgym_llm_trainers.model import Policy, check_model_path, load_policy, pick_device
-from rlgym_llm_trainers.starter import starter_model_path
 
 __all__ = [
     "LocalGenerator",
@@ -65,7 +64,7 @@ def find_model(config: TrainConfig, plugins: Plugins) -> ModelSource:
     """
     name = "hf" if config.rollout.name == "auto" else config.rollout.name
     make_generator = plugins.load(plugins.get(Kind.GENERATOR, name))
-    path = config.model.path or starter_model_path()
+    path = config.model.path or starter_kit_of(config, plugins).model
     check_model_path(path)
     device = pick_device(config.trainer.device)
     return ModelSource(path=path, device=device, make_generator=make_generator)

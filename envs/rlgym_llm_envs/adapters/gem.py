@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlgym_llm.errors import ConfigError, DataError, UnknownNameError
+from rlgym_llm.splits import Split
 from rlgym_llm_envs.adapters.installed import installed
-from rlgym_llm_envs.adapters.peer import PeerEnv, Split
+from rlgym_llm_envs.adapters.peer import PeerEnv
 
 __all__ = ["GemEnv", "GemPeer"]
 

@@ -9,7 +9,8 @@ from typing import Any
 import gymnasium
 
 from rlgym_llm.errors import ConfigError, UserError
-from rlgym_llm_envs.adapters.peer import PeerEnv, Split
+from rlgym_llm.splits import Split
+from rlgym_llm_envs.adapters.peer import PeerEnv
 
 __all__ = ["GymnasiumPeer", "GymnasiumTextEnv"]
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+from rlgym_llm.check_argument import check_number
 from rlgym_llm.env import TurnOutcome
 from rlgym_llm.errors import UserError
 from rlgym_llm.multi_turn import MultiTurnEnv
+from rlgym_llm.splits import Split, check_split
 from rlgym_llm.types import Action, Message, Prompt, Task
 from rlgym_llm_envs.adapters.own_random import OwnRandom
 
-__all__ = ["SPLITS", "Peer", "PeerEnv", "PeerTasks", "Split", "World", "open_world"]
+__all__ = ["SPLITS", "Peer", "PeerEnv", "PeerTasks", "World", "open_world"]
 
-Split = Literal["train", "val", "test"]
 SPLITS: Mapping[str, tuple[int, int]] = {
     "train": (0, 500),
     "val": (10**6, 100),
@@ -160,13 +161,11 @@ class PeerEnv(MultiTurnEnv[World]):
         max_turns: int | None = None,
         **options: Any,
     ) -> None:
-        if split not in SPLITS:
-            raise UserError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+        check_split(split)
+        check_number("num_tasks", num_tasks, least=1)
+        check_number("seed", seed, least=0)
         offset, default = SPLITS[split]
         num_tasks = default if num_tasks is None else num_tasks
-        for name, number, least in (("num_tasks", num_tasks, 1), ("seed", seed, 0)):
-            if type(number) is not int or number < least:
-                raise UserError(f"{name} must be a whole number from {least} on, got {number!r}")
         self.peer = peer
         self.invalid_reward = invalid_reward
         tasks = PeerTasks(

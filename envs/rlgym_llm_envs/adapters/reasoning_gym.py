@@ -7,14 +7,16 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from rlgym_llm.check_argument import check_choice, check_number
 from rlgym_llm.env import TextEnv, TurnOutcome
-from rlgym_llm.errors import ConfigError, UnknownNameError, UserError, did_you_mean
+from rlgym_llm.errors import ConfigError, UnknownNameError, did_you_mean
 from rlgym_llm.reward_config import RewardsConfig
+from rlgym_llm.splits import Split, check_split
 from rlgym_llm.types import Action, Message, Task
 from rlgym_llm_envs.adapters.entry_json import from_json, to_json
 from rlgym_llm_envs.adapters.installed import installed
 from rlgym_llm_envs.adapters.own_random import OwnRandom
-from rlgym_llm_envs.adapters.peer import SPLITS, Split
+from rlgym_llm_envs.adapters.peer import SPLITS
 
 __all__ = ["SYSTEM_PROMPT", "ReasoningGymEnv", "ReasoningGymTasks", "answer_in_tags"]
 
@@ -170,16 +172,12 @@ class ReasoningGymEnv(TextEnv):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        if split not in SPLITS:
-            raise UserError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
-        if answer not in ("tags", "text"):
-            raise UserError(f"answer must be tags or text, got {answer!r}")
+        check_split(split)
+        check_choice("answer", answer, ("tags", "text"))
+        check_number("size", size, least=1)
+        check_number("seed", seed, least=0)
         offset, default_size = SPLITS[split]
         size = default_size if size is None else size
-        for name, number in (("size", size), ("seed", seed)):
-            if type(number) is not int or number < (name == "size"):
-                least = "at least 1" if name == "size" else "0 or more"
-                raise UserError(f"{name} must be a whole number, {least}, got {number!r}")
         self.answer = answer
         super().__init__(
             tasks=ReasoningGymTasks(

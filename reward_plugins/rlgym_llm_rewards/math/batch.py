@@ -43,25 +43,24 @@ def verify_many(
         )
     policy = get_policy(policy)
     targets = {gold: read_gold(gold, policy) for gold in dict.fromkeys(golds)}
-    verdicts: dict[int, Verdict] = {}
-    rows = list(zip(completions, golds, prompts, strict=True))
-    waiting = []
-    for index, (completion, gold, prompt) in enumerate(rows):
+    verdicts: list[Verdict | None] = []
+    for completion, gold, prompt in zip(completions, golds, prompts, strict=True):
         try:
-            verdicts[index] = verified(completion, gold, prompt, policy, targets[gold], defer=True)
+            verdicts.append(verified(completion, gold, prompt, policy, targets[gold], True))
         except NeedsProofError:
-            waiting.append(index)
+            verdicts.append(None)
+    waiting = [index for index, verdict in enumerate(verdicts) if verdict is None]
 
     def prove(index: int) -> Verdict:
-        completion, gold, prompt = rows[index]
-        return verify(completion, gold, prompt=prompt, policy=policy)
+        return verify(completions[index], golds[index], prompt=prompts[index], policy=policy)
 
     if waiting:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(min(NUM_WORKERS, len(waiting))) as threads:
-            verdicts.update(zip(waiting, threads.map(prove, waiting), strict=True))
-    return [verdicts[index] for index in range(num)]
+            for index, verdict in zip(waiting, threads.map(prove, waiting), strict=True):
+                verdicts[index] = verdict
+    return [verdict for verdict in verdicts if verdict is not None]
 
 
 async def verify_async(
@@ -72,7 +71,7 @@ async def verify_async(
 
     policy = get_policy(policy)
     try:
-        return verified(completion, gold, prompt, policy, read_gold(gold, policy), defer=True)
+        return verified(completion, gold, prompt, policy, read_gold(gold, policy), True)
     except NeedsProofError:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(

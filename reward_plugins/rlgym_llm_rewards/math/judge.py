@@ -72,19 +72,20 @@ def judge(case: Case, prove: Prove) -> Verdict:
 
 def _by_number(case: Case) -> Verdict | None:
     """Two plain numbers; an endless one is left to rounding."""
-    gold, policy = case.gold.number, case.policy
-    is_usual = (policy.form, policy.units) == ("value", "strip")
-    if gold is None or not is_usual or policy.decimal_comma == "always":
+    answer, where, target, policy = case
+    gold = target.number
+    if gold is None or policy.form != "value" or policy.units != "strip":
         return None
-    number = parse_number(case.answer)
-    if number is None:
+    if policy.decimal_comma == "always" or (number := parse_number(answer)) is None:
+        return None
+    if number.same_as(gold, percent_bare=policy.percent_bare):
+        status = VerdictStatus.CORRECT
+    elif number.is_finite and gold.is_finite and not policy.gold_rounding:
+        status = VerdictStatus.WRONG
+    else:
         return None
     forms = str(number.value), str(gold.value)
-    if number.same_as(gold, percent_bare=policy.percent_bare):
-        return case.verdict(VerdictStatus.CORRECT, "number", forms=forms)
-    if number.is_finite and gold.is_finite and not policy.gold_rounding:
-        return case.verdict(VerdictStatus.WRONG, "number", forms=forms)
-    return None
+    return _verdict(status, "number", answer, where, forms[0], target.text, forms[1], None)
 
 
 def _by_letter(case: Case) -> Verdict | None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from rlgym_llm.lazy_pattern import lazy_pattern
+from rlgym_llm.unchecked import unchecked_tuple
 from rlgym_llm_rewards.math.parsing.tokens import MAX_CHARS, MAX_DIGITS
 
 __all__ = ["Number", "is_finite_decimal", "parse_number"]
@@ -51,16 +52,20 @@ class Number(NamedTuple):
 
         A currency on one side only is ignored; on both it must agree.
         """
-        if self.currency and other.currency and self.currency != other.currency:
+        value, is_percent, currency = self
+        if currency and other.currency and currency != other.currency:
             return False
-        if (self.is_percent and other.currency) or (other.is_percent and self.currency):
+        if (is_percent and other.currency) or (other.is_percent and currency):
             return False
-        if self.is_percent == other.is_percent:
-            return self.value == other.value
-        if self.value == other.value and percent_bare:
+        if is_percent == other.is_percent:
+            return value == other.value
+        if value == other.value and percent_bare:
             return True
-        percent, bare = (self, other) if self.is_percent else (other, self)
+        percent, bare = (self, other) if is_percent else (other, self)
         return Fraction(percent.value) / 100 == bare.value
+
+
+_number = unchecked_tuple(Number)  # as most answers are
 
 
 def parse_number(text: str) -> Number | None:
@@ -79,7 +84,7 @@ def parse_number(text: str) -> Number | None:
     if len(text) > MAX_CHARS:
         return None
     if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS:
-        return Number(int(text))
+        return _number((int(text), False, ""))
     text = text.strip()
     match = _NUMBER.fullmatch(text)
     if match is None:

@@ -49,17 +49,20 @@ class Math(Policy, Reward):
 
     def score_batch(self, rollouts: Sequence[Rollout], ctx: RewardContext) -> list[Score]:
         """The verdicts as scores; proofs of several run side by side."""
+        tasks = [rollout.task for rollout in rollouts]
         verdicts = verify_many(
             [rollout.text for rollout in rollouts],
-            [rollout.task.answer or "" for rollout in rollouts],
-            prompts=[prompt_text(rollout.task) for rollout in rollouts],
+            [task.answer or "" for task in tasks],
+            prompts=list(map(prompt_text, tasks)),
             policy=self,
         )
-        return [self._scored(*pair) for pair in zip(rollouts, verdicts, strict=True)]
+        return list(map(self._scored, rollouts, verdicts))
 
     def _scored(self, rollout: Rollout, verdict: Verdict) -> Score:
-        info = verdict.as_info()
-        if verdict.status is VerdictStatus.BAD_GOLD:
+        status, info = verdict.status, verdict.as_info()
+        if status is VerdictStatus.CORRECT:
+            return _score(self.name, 1.0, ScoreStatus.OK, (), info, None, 0.0)
+        if status is VerdictStatus.BAD_GOLD:
             return Score(
                 name=self.name,
                 value=None,
@@ -68,7 +71,7 @@ class Math(Policy, Reward):
                 error=f"the gold answer {_short(verdict.gold)} of task {rollout.task.id} "
                 f"cannot be used: {verdict.reason}",
             )
-        if verdict.status is VerdictStatus.TIMEOUT:
+        if status is VerdictStatus.TIMEOUT:
             return Score(
                 name=self.name,
                 value=None,
@@ -76,7 +79,7 @@ class Math(Policy, Reward):
                 info=info,
                 error=f"no verdict on the answer {_short(verdict.answer)}: {verdict.reason}",
             )
-        return _score(self.name, float(verdict.is_correct), ScoreStatus.OK, (), info, None, 0.0)
+        return _score(self.name, 0.0, ScoreStatus.OK, (), info, None, 0.0)
 
 
 def _short(text: str | None) -> str:

@@ -56,26 +56,19 @@ class Verdict:
         >>> Verdict(VerdictStatus.WRONG, "number", "5").as_info()["rule"]
         'number'
         """
-        texts: tuple[str | None, ...] = (
-            self.answer,
-            self.answer_form,
-            self.gold,
-            self.gold_form,
-            self.reason,
-        )
-        if sum(map(len, filter(None, texts))) > _LONGEST:
-            texts = tuple(map(_cut, texts))
-        answer, answer_form, gold, gold_form, reason = texts
-        return {
+        info = {
             "status": str(self.status),
             "rule": self.rule,
-            "answer": answer,
+            "answer": self.answer,
             "where": self.where,
-            "answer_form": answer_form,
-            "gold": gold,
-            "gold_form": gold_form,
-            "reason": reason,
+            "answer_form": self.answer_form,
+            "gold": self.gold,
+            "gold_form": self.gold_form,
+            "reason": self.reason,
         }
+        if sum(map(len, filter(None, info.values()))) > _LONGEST:
+            info = {key: _cut(text) for key, text in info.items()}
+        return info
 
     @property
     def is_correct(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from rlgym_llm.unchecked import unchecked_tuple
 from rlgym_llm_rewards.math.extraction.extract import extract
 from rlgym_llm_rewards.math.extraction.found import Where
 from rlgym_llm_rewards.math.gold import Gold, read_gold
@@ -21,6 +22,7 @@ from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
 
 __all__ = ["NeedsProofError", "verified", "verify"]
 
+_case = unchecked_tuple(Case)
 _MAX_REMEMBERED = 256
 """Longest answer and gold whose verdict is remembered."""
 
@@ -43,7 +45,7 @@ def verify(
     (<VerdictStatus.AMBIGUOUS: 'ambiguous'>, <VerdictStatus.WRONG: 'wrong'>)
     """
     policy = get_policy(policy)
-    return verified(completion, gold, prompt, policy, read_gold(gold, policy), defer=False)
+    return verified(completion, gold, prompt, policy, read_gold(gold, policy), False)
 
 
 class NeedsProofError(Exception):
@@ -51,7 +53,7 @@ class NeedsProofError(Exception):
 
 
 def verified(
-    completion: str, gold: str, prompt: str | None, policy: Policy, target: Gold, *, defer: bool
+    completion: str, gold: str, prompt: str | None, policy: Policy, target: Gold, defer: bool
 ) -> Verdict:
     """As `verify`; with ``defer`` raises NeedsProofError rather than wait for a proof.
 
@@ -70,12 +72,13 @@ def verified(
     )
     if found is None or not found.text:
         return Verdict(VerdictStatus.NO_ANSWER, gold=target.text)
-    if len(found.text) <= _MAX_REMEMBERED >= len(target.text):
+    answer, where, _, _ = found
+    if len(answer) <= _MAX_REMEMBERED >= len(target.text):
         try:
-            return _remembered(found.text, found.where, target, policy, defer)
+            return _remembered(answer, where, target, policy, defer)
         except _TimeoutVerdict as timeout:
             return timeout.verdict
-    return _judged(found.text, found.where, target, policy, defer)
+    return _judged(answer, where, target, policy, defer)
 
 
 def _takes_bare_text(policy: Policy) -> bool:
@@ -84,7 +87,7 @@ def _takes_bare_text(policy: Policy) -> bool:
 
 
 def _judged(answer: str, where: Where, gold: Gold, policy: Policy, defer: bool) -> Verdict:
-    return judge(Case(answer, where, gold, policy), _put_off if defer else prover())
+    return judge(_case((answer, where, gold, policy)), _put_off if defer else prover())
 
 
 @lru_cache(maxsize=4096)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlgym_llm.lazy_pattern import lazy_pattern
+from rlgym_llm.unchecked import unchecked_tuple
 from rlgym_llm_rewards.math.extraction.clause import is_plain
 from rlgym_llm_rewards.math.extraction.denial import (
     bounds_another,
@@ -17,6 +18,8 @@ from rlgym_llm_rewards.math.extraction.visible import without_records
 from rlgym_llm_rewards.math.policy import Policy
 
 __all__ = ["LAST_NUMBER", "at_the_end", "in_last_line"]
+
+_found = unchecked_tuple(Found)
 
 _LAST_BOX = lazy_pattern(r"\\boxed\{([^{}\\\s][^{}\\]*+)\}[\s$.)\]\\]*+\Z")
 LAST_NUMBER = lazy_pattern(r"[ \t]*([-−]?\$?[0-9]+(?:[.,][0-9]+)*(?:/[0-9]+)?%?)\.?[ \t\r\n]*\Z")
@@ -36,18 +39,18 @@ def in_last_line(text: str, policy: Policy) -> Found | None:
 
     No marker before it counts, and nothing is behind it: that is the answer if it is not copied.
     """
-    if "\\boxed{" in text:
+    if "\\" in text and "\\boxed{" in text:
         return _last_box(text)
     start = text.rfind("\n", 0, len(text.rstrip())) + 1
     line = None if policy.require_box else _LAST_LINE.match(text, start)
     if line is None:
         return None
-    return Found(line[2], "hash" if line[1] == "####" else "phrase", start)
+    return _found((line[2], "hash" if line[1] == "####" else "phrase", start, ()))
 
 
 def at_the_end(text: str, policy: Policy) -> Found | None:
     """The answer where the text ends in the plainest of markers, as nearly all do; else None."""
-    if "\\boxed{" in text:
+    if "\\" in text and "\\boxed{" in text:
         return _last_box(text)
     if policy.require_box or text.find("</", -300) >= 0:
         return None
@@ -96,4 +99,4 @@ def _is_record(text: str) -> bool:
 
 def _plain(text: str, at: int, skip: int, where: Where) -> Found | None:
     answer = text[at + skip :].strip().removesuffix(".")
-    return Found(answer, where, at) if is_plain(answer) else None
+    return _found((answer, where, at, ())) if is_plain(answer) else None

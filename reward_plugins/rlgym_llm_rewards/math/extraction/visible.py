@@ -94,7 +94,7 @@ def without_turns(text: str) -> str:
     >>> without_turns("It is 42<|im_end|> Next: 43")
     'It is 42'
     """
-    if "|>" not in text:
+    if "|" not in text:
         return text
     turn = _TURN.search(text)
     return text if turn is None else text[: turn.start()]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from rlgym_llm.errors import ToolError
 from rlgym_llm.types import RolloutStatus
 
-__all__ = ["Failed", "blame_environment", "blame_generator"]
+__all__ = ["EpisodeFailure", "environment_failure", "generator_failure"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class EpisodeFailure:
     """How an episode failed."""
 
     status: RolloutStatus
@@ -21,26 +21,28 @@ class Failed:
     """Whether the environment may be broken: it is never used again."""
 
 
-def blame_environment(who: str, error: BaseException) -> Failed:
+def environment_failure(who: str, error: BaseException) -> EpisodeFailure:
     """The environment raised; a ToolError is its tool's, a TimeoutError a deadline that was missed.
 
-    >>> blame_environment("Echo.step", ToolError("no sandbox")).status.value
+    >>> environment_failure("Echo.step", ToolError("no sandbox")).status.value
     'tool_error'
     """
     status = RolloutStatus.ENVIRONMENT_ERROR
     if isinstance(error, ToolError):
         status = RolloutStatus.TOOL_ERROR
-    return _blame(who, error, status, is_env_lost=True)
+    return _failure(who, error, status, is_env_lost=True)
 
 
-def blame_generator(who: str, error: BaseException) -> Failed:
+def generator_failure(who: str, error: BaseException) -> EpisodeFailure:
     """The generator raised, and the environment is as good as before."""
-    return _blame(who, error, RolloutStatus.GENERATOR_ERROR, is_env_lost=False)
+    return _failure(who, error, RolloutStatus.GENERATOR_ERROR, is_env_lost=False)
 
 
-def _blame(who: str, error: BaseException, status: RolloutStatus, *, is_env_lost: bool) -> Failed:
+def _failure(
+    who: str, error: BaseException, status: RolloutStatus, *, is_env_lost: bool
+) -> EpisodeFailure:
     if isinstance(error, TimeoutError):  # whoever missed the deadline
         status = RolloutStatus.TIMEOUT
-    return Failed(
+    return EpisodeFailure(
         status=status, error=f"{who}: {type(error).__name__}: {error}", is_env_lost=is_env_lost
     )
