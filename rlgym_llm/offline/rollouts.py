@@ -27,7 +27,8 @@ def to_rollout(sample: Sample) -> Rollout:
     >>> rollout.text, rollout.task.answer, rollout.turns[0].completion.finish_reason.value
     ('5', '5', 'length')
     """
-    name, prompt, text, answer, source, group, columns, *_, token_ids, logprobs, rollout = sample
+    name, prompt, text, answer, source, group, columns = sample[:7]
+    token_ids, logprobs, rollout = sample[10:]
     if rollout is not None:
         return rollout
     is_cut = "finish_reason" in columns and columns["finish_reason"] == "length"

@@ -93,16 +93,16 @@ def _adopted(bound: BoundReward, rollout: Rollout, score: Score, seconds: float)
         words = error_text(bound, rollout, one_line(words or status))
     elif words is not None:
         words = one_line(words)
-    if info or type(info) is not dict:
-        info = json_data(_info(info))
+    if type(info) is not dict:
+        info = _info(info)
+    if info:
+        info = json_data(info)
     if steps or type(steps) is not tuple:
         steps = _steps(steps, len(rollout.text))
     return _score(bound.name, value, status, steps, info, words, seconds)
 
 
 def _info(info: Any) -> dict[str, Any]:
-    if type(info) is dict:
-        return info
     if info is None:
         return {}
     if not isinstance(info, Mapping):

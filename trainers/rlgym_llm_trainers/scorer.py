@@ -1,4 +1,4 @@
-"""Log-probs of whole samples under a model, without ever holding logits of what is not trained."""
+"""Log-probs of samples under a model: under a plain head only trained positions get logits."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def verified(
             return _remembered(answer, where, target, policy, defer)
         except _TimeoutVerdict as timeout:
             return timeout.verdict
-    return _judged(answer, where, target, policy, defer)
+    return judge(_case((answer, where, target, policy)), _put_off if defer else prover())
 
 
 def _takes_bare_text(policy: Policy) -> bool:
@@ -86,13 +86,9 @@ def _takes_bare_text(policy: Policy) -> bool:
     return not is_marked and policy.extraction != "strict"
 
 
-def _judged(answer: str, where: Where, gold: Gold, policy: Policy, defer: bool) -> Verdict:
-    return judge(_case((answer, where, gold, policy)), _put_off if defer else prover())
-
-
 @lru_cache(maxsize=4096)
 def _remembered(answer: str, where: Where, gold: Gold, policy: Policy, defer: bool) -> Verdict:
-    verdict = _judged(answer, where, gold, policy, defer)
+    verdict = judge(_case((answer, where, gold, policy)), _put_off if defer else prover())
     if verdict.status is VerdictStatus.TIMEOUT:
         raise _TimeoutVerdict(verdict)
     return verdict
