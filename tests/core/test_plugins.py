@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rlgym_llm.builtin_envs import BUILTIN_ENVS
 from rlgym_llm.errors import PluginError, UnknownNameError, UserError
 from rlgym_llm.plugin_loader import HOOK_NAMES
 from rlgym_llm.plugins import PluginRecord, Plugins
@@ -68,7 +69,11 @@ class TestBuiltIn:
         assert brings["core"] == {
             Kind.COMMAND: ("data", "env", "plugins", "report", "reward", "score", "view")
         }
-        assert brings["envs"] == {Kind.ENV: ("math-gsm8k-v0",), Kind.ROW_SOURCE: ("hf",)}
+        assert brings["envs"] == {
+            Kind.ENV: tuple(sorted(f"{spec.name}-v{spec.version}" for spec in BUILTIN_ENVS)),
+            Kind.REWARD: ("verifiers",),
+            Kind.ROW_SOURCE: ("hf",),
+        }
         assert brings["rewards"] == {
             Kind.COMMAND: ("verify",),
             Kind.REWARD: (
@@ -174,7 +179,8 @@ class TestThirdParty:
         """
         install("maze", source)
         plugins = Plugins.discover()
-        assert [s.version for s in plugins.specs(Kind.ENV) if isinstance(s, EnvSpec)] == [0, 9, 10]
+        specs = [s for s in plugins.specs(Kind.ENV) if isinstance(s, EnvSpec)]
+        assert [spec.version for spec in specs if spec.name == "maze"] == [9, 10]
         assert plugins.envs()["maze"].version == 10
         assert plugins.get(Kind.ENV, "maze-v9").version == 9  # type: ignore[attr-defined]
 

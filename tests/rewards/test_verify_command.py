@@ -276,7 +276,7 @@ def test_every_rule_is_explained() -> None:
             if not isinstance(node, ast.Call):
                 continue
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            if name in ("Decision", "Verdict", "verdict") and len(node.args) > 1:
+            if name in ("Decision", "Verdict", "verdict", "_verdict") and len(node.args) > 1:
                 strings = (n.value for n in ast.walk(node.args[1]) if isinstance(n, ast.Constant))
                 found |= {text for text in strings if isinstance(text, str) and text}
     # These two are a kind that both sides have.
