@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlgym_llm.offline.card_json import card_json
 from rlgym_llm.offline.lines import BadLine
-from rlgym_llm.offline.part import Part, Place, error_kind, finished_parts, place_of
+from rlgym_llm.offline.part import Part, Place, error_kind, finished_parts, part_file, place_of
 from rlgym_llm.offline.records import Records
 from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus, StepScore
 from rlgym_llm.types import Task
@@ -156,3 +156,16 @@ def test_an_unchecked_record_equals_a_checked_one() -> None:
     assert made == Task(prompt="2+3?", answer="5", data_source="here", info={"a": 1}, id="7")
     with pytest.raises(AttributeError):
         made.answer = "6"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("harm", ["lines", "journal"])
+def test_a_part_that_somebody_cut_is_begun_anew(tmp_path: Path, harm: str) -> None:
+    with Part(tmp_path, "part-0") as part:
+        part.write(b'{"id": 1}\n', b"record")
+        part.flush(Place(line=1, sample=1, ordinal=1))
+    assert place_of(tmp_path, "part-0") == Place(line=1, sample=1, ordinal=1)
+    part_file(tmp_path, "part-0", harm).write_bytes(b"\xff\n")
+    with Part(tmp_path, "part-0") as part:
+        assert part.place == Place()
+        part.flush(Place())
+    assert part_file(tmp_path, "part-0", "lines").read_bytes() == b""
