@@ -66,9 +66,9 @@ if TYPE_CHECKING:
         TaskSource,
     )
     from rlgym_llm.tool_env import ToolEnv
-    from rlgym_llm.tools.call import ToolCall
-    from rlgym_llm.tools.calls import parse_tool_calls, write_tool_calls
+    from rlgym_llm.tools.parse import parse_tool_calls, write_tool_calls
     from rlgym_llm.tools.tool import Tool, ToolCallError, tool
+    from rlgym_llm.tools.tool_call import ToolCall
     from rlgym_llm.types import (
         Action,
         Completion,
@@ -193,8 +193,8 @@ _NAMES_BY_MODULE = {
     "RowSourceSpec Spec",
     "tasks": "GeneratorTasks HubTasks JsonlTasks ListTasks ParquetTasks TaskSource",
     "tool_env": "ToolEnv",
-    "tools.call": "ToolCall",
-    "tools.calls": "parse_tool_calls write_tool_calls",
+    "tools.tool_call": "ToolCall",
+    "tools.parse": "parse_tool_calls write_tool_calls",
     "tools.tool": "Tool ToolCallError tool",
     "types": "Action Completion FinishReason Message Prompt Rollout "
     "RolloutGroup RolloutStatus Task Turn",

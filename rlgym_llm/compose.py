@@ -79,11 +79,6 @@ class RewardComposer:
         return any(reward.scope == "group" for reward in self._rewards.values())
 
     @property
-    def needs_batches(self) -> bool:
-        """Whether a component's scores depend on which rollouts are scored together."""
-        return any(reward.scope == "batch" for reward in self._rewards.values())
-
-    @property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """Lowest and highest raw score of each reward, as it declares them."""
         return {name: reward.range for name, reward in self._rewards.items()}

@@ -127,15 +127,24 @@ class TextEnv(EpisodeEnv):
         terminated = outcome.terminated
         truncated = outcome.truncated or (not terminated and self._is_out_of_turns())
         self._is_over = terminated or truncated
-        card = None
-        if self._is_over and not self.defer_scoring:
-            card = self._score(task, terminated=terminated, truncated=truncated)
-        reward = card.reward if card is not None else None
-        info = {
+        said = {
             "task_id": task.id,
             "index": self._index,
             "reply": outcome.reply,
             "env_reward": outcome.env_reward,
+        }
+        return self._stepped(terminated, truncated, said)
+
+    def _stepped(
+        self, terminated: bool, truncated: bool, said: dict[str, Any]
+    ) -> tuple[Prompt, float, bool, bool, dict[str, Any]]:
+        """What `step` returns: the score is added to what the info says."""
+        card = None
+        if self._is_over and not self.defer_scoring:
+            card = self._score(self.task, terminated=terminated, truncated=truncated)
+        reward = card.reward if card is not None else None
+        info = {
+            **said,
             "score": card,
             "components": {name: c.raw for name, c in card.components.items()} if card else {},
             "unscored": self._is_over and reward is None,

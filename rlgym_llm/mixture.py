@@ -185,18 +185,7 @@ class Mixture(TextEnv):
         self._turns = member.turns
         truncated = truncated or (not terminated and self._is_out_of_turns())
         self._is_over = terminated or truncated
-        card = None
-        if self._is_over and not self.defer_scoring:
-            card = self._score(task, terminated=terminated, truncated=truncated)
-        reward = card.reward if card is not None else None
-        info = {
-            **info,
-            "index": self._index,
-            "score": card,
-            "components": {name: c.raw for name, c in card.components.items()} if card else {},
-            "unscored": self._is_over and reward is None,
-        }
-        return self._observation, float(reward or 0.0), terminated, truncated, info
+        return self._stepped(terminated, truncated, {**info, "index": self._index})
 
     def gold_action(self, task: Task) -> str | Action | None:
         """The best action, as the member knows it."""

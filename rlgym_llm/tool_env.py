@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 from rlgym_llm.env import TurnOutcome
 from rlgym_llm.errors import UserError, did_you_mean
 from rlgym_llm.multi_turn import MultiTurnEnv, Reply
-from rlgym_llm.tools.call import ToolCall, call_id
-from rlgym_llm.tools.calls import ToolStyle, check_style, parse_tool_calls
+from rlgym_llm.tools.parse import ToolStyle, check_style, parse_tool_calls
 from rlgym_llm.tools.prompt import describe_tools, with_instructions
 from rlgym_llm.tools.tool import Tool, ToolCallError, toolbox
+from rlgym_llm.tools.tool_call import ToolCall, call_id
 from rlgym_llm.types import Action, Message, Prompt, Task
 
 __all__ = ["ToolEnv", "ToolState"]

@@ -10,32 +10,16 @@ mostly does not take it: room that reinforcement learning wins back.
 One seed on one thread gives the same weights again on the same machine.
 """
 
-import argparse
-import dataclasses
 import functools
 import itertools
-import json
 import random
 import re
-import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from build_starter import (
-    CHAT_TEMPLATE,
-    END,
-    PAD,
-    PIECES,
-    START,
-    Micro,
-    build_model,
-    recipe_sha256,
-    sha256_of,
-    train,
-)
+from build_starter import PIECES, Micro, run, train_tokenizer, warm_start, write_record
 from multi_turn_recipe import (
     Episode,
     MultiTurnRecipe,
@@ -46,15 +30,13 @@ from multi_turn_recipe import (
 from rlgym_llm_trainers.chat import prompt_ids, reply_ids
 from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.model import load_policy
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.generate import SamplingParams
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.rollout import run_groups
-from rlgym_llm.tools.calls import parse_tool_calls
+from rlgym_llm.tools.parse import parse_tool_calls
 
 CALL_MARKS: Final = ("<tool_call>", "</tool_call>")
 CALL_PIECES: Final = r'\{"name[^{]*\{"expression": "|' + PIECES
@@ -75,14 +57,6 @@ def episodes(recipe: MultiTurnRecipe, rng: random.Random) -> Iterator[Callable[[
 
 def build_tokenizer(recipe: MultiTurnRecipe) -> Any:
     """Return a byte-level BPE tokenizer fitted to the episodes' text; any string encodes."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(CALL_PIECES), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
 
     def texts() -> Iterator[str]:
         players = episodes(recipe, random.Random(recipe.seed))
@@ -94,25 +68,8 @@ def build_tokenizer(recipe: MultiTurnRecipe) -> Any:
                 yield from _without_marks(f"assistant\n{turn.text}")
                 yield from (f"{message.role}\n{message.content}" for message in turn.reply)
 
-    trainer = trainers.BpeTrainer(
-        vocab_size=recipe.vocab_size - len(CALL_MARKS),
-        special_tokens=[PAD, START, END],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts(), trainer)
-    # Tokens of their own, but not special: decoded text keeps them, and calls are read from it.
-    tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in CALL_MARKS])
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=tokenizer,
-        pad_token=PAD,
-        eos_token=END,
-        additional_special_tokens=[START],
-        clean_up_tokenization_spaces=False,
-        model_max_length=recipe.max_positions,
-        padding_side="left",
-        chat_template=CHAT_TEMPLATE,
-    )
+    # Calls are read from decoded text, so what marks them is not special.
+    return train_tokenizer(texts(), recipe, pieces=CALL_PIECES, marks=CALL_MARKS)
 
 
 def _without_marks(text: str) -> list[str]:
@@ -204,52 +161,13 @@ def build(
     Raises:
         FileExistsError: `output` is there already.
     """
-    if output.exists():
-        raise FileExistsError(f"{output} exists; remove it or name another --output")
-    begin = time.monotonic()
     tokenizer = build_tokenizer(recipe)
-    report(f"tokenizer: {len(tokenizer)} tokens")
-    model = build_model(recipe, tokenizer)
-    num_parameters = sum(p.numel() for p in model.parameters())
-    report(f"model: {num_parameters} parameters")
-    train(model, training_batches(recipe, tokenizer), recipe, report)
-    report(f"{time.monotonic() - begin:.0f} s")
-    model.save_pretrained(output)
-    tokenizer.save_pretrained(output)
-    # safetensors writes for the owner alone, and a package keeps the mode.
-    (output / "model.safetensors").chmod(0o644)
-    measured = measure(output)
-    report(f"measured: {measured}")
-    plain = json.loads(json.dumps(dataclasses.asdict(recipe)))
-    record = {
-        "recipe": plain,
-        "recipe_sha256": recipe_sha256(plain),
-        "model_sha256": sha256_of((output / "model.safetensors").read_bytes()),
-        "tokenizer_sha256": sha256_of((output / "tokenizer.json").read_bytes()),
-        "num_parameters": num_parameters,
-        "measured": measured,
-    }
-    (output / "recipe.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    return record
-
-
-def main() -> None:
-    """Parse the command line and build."""
-    parser = argparse.ArgumentParser(description="Rebuild the multi-turn starter from nothing.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    parser.add_argument(
-        "--replace", action="store_true", help="remove the folder first if it is there"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=1, help="CPU threads; the weights depend on it slightly"
-    )
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.use_deterministic_algorithms(True)
-    if args.replace and args.output.exists():
-        shutil.rmtree(args.output)
-    build(args.output, MultiTurnRecipe(), report=lambda line: print(line, flush=True))
+    model = warm_start(output, recipe, tokenizer, training_batches(recipe, tokenizer), report)
+    return write_record(output, recipe, model, measure(output), report)
 
 
 if __name__ == "__main__":
-    main()
+    run(
+        "the multi-turn starter",
+        lambda output, report: build(output, MultiTurnRecipe(), report=report),
+    )

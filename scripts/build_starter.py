@@ -28,7 +28,7 @@ import torch
 from rlgym_llm_envs.prompts import SYSTEM_PROMPT
 from rlgym_llm_envs.starter_problems import StarterProblem, starter_problem
 from starter_recipe import Recipe, WarmStart, full_solution, style_solution
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -57,14 +57,6 @@ def conversation(question: str, *, with_system: bool = True) -> str:
 def build_tokenizer(recipe: Recipe) -> Any:
     """Return a byte-level BPE tokenizer fitted to the problems' text; any string encodes."""
     rng = random.Random(recipe.seed)
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
 
     def texts() -> Iterator[str]:
         for index in range(recipe.tokenizer_problems):
@@ -74,13 +66,33 @@ def build_tokenizer(recipe: Recipe) -> Any:
             yield f"user\n{problem.question}"
             yield f"assistant\n{style_solution(problem, rng, recipe)}"
 
+    return train_tokenizer(texts(), recipe)
+
+
+def train_tokenizer(
+    texts: Iterator[str], recipe: WarmStart, *, pieces: str = PIECES, marks: Sequence[str] = ()
+) -> Any:
+    """Return a byte-level BPE tokenizer of the texts, split into `pieces` first.
+
+    `marks` are tokens of their own, but not special: decoded text keeps them.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pieces), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=recipe.vocab_size,
+        vocab_size=recipe.vocab_size - len(marks),
         special_tokens=[PAD, START, END],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts(), trainer)
+    tokenizer.train_from_iterator(texts, trainer)
+    if marks:
+        tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in marks])
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token=PAD,
@@ -296,36 +308,62 @@ def build(output: Path, recipe: Recipe, *, report: Callable[[str], None] = print
     Raises:
         FileExistsError: `output` is there already.
     """
+    tokenizer = build_tokenizer(recipe)
+    batches = training_batches(recipe, tokenizer)
+    model = warm_start(output, recipe, tokenizer, batches, report)
+    return write_record(output, recipe, model, measure(model, tokenizer), report)
+
+
+def warm_start(
+    output: Path,
+    recipe: WarmStart,
+    tokenizer: Any,
+    batches: Iterator[list[Micro]],
+    report: Callable[[str], None],
+) -> Any:
+    """Train a new model on the batches, write it and its tokenizer to `output`, and return it.
+
+    Raises:
+        FileExistsError: `output` is there already.
+    """
     if output.exists():
         raise FileExistsError(f"{output} exists; remove it or name another --output")
-    tokenizer = build_tokenizer(recipe)
     report(f"tokenizer: {len(tokenizer)} tokens")
     model = build_model(recipe, tokenizer)
-    num_parameters = sum(p.numel() for p in model.parameters())
-    report(f"model: {num_parameters} parameters")
-    train(model, training_batches(recipe, tokenizer), recipe, report)
-    measured = measure(model, tokenizer)
-    report(f"measured: {measured}")
+    report(f"model: {model.num_parameters()} parameters")
+    train(model, batches, recipe, report)
     model.save_pretrained(output)
     tokenizer.save_pretrained(output)
     # safetensors writes for the owner alone, and a package keeps the mode.
     (output / "model.safetensors").chmod(0o644)
+    return model
+
+
+def write_record(
+    output: Path,
+    recipe: WarmStart,
+    model: Any,
+    measured: dict[str, float],
+    report: Callable[[str], None],
+) -> dict[str, Any]:
+    """Write recipe.json beside the model and return what it says."""
+    report(f"measured: {measured}")
     plain = json.loads(json.dumps(dataclasses.asdict(recipe)))
     record = {
         "recipe": plain,
         "recipe_sha256": recipe_sha256(plain),
         "model_sha256": sha256_of((output / "model.safetensors").read_bytes()),
         "tokenizer_sha256": sha256_of((output / "tokenizer.json").read_bytes()),
-        "num_parameters": num_parameters,
+        "num_parameters": model.num_parameters(),
         "measured": measured,
     }
     (output / "recipe.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return record
 
 
-def main() -> None:
+def run(what: str, build_into: Callable[[Path, Callable[[str], None]], object]) -> None:
     """Parse the command line and build."""
-    parser = argparse.ArgumentParser(description="Rebuild the starter model from nothing.")
+    parser = argparse.ArgumentParser(description=f"Rebuild {what} from nothing.")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     parser.add_argument(
         "--replace", action="store_true", help="remove the folder first if it is there"
@@ -338,8 +376,8 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     if args.replace and args.output.exists():
         shutil.rmtree(args.output)
-    build(args.output, Recipe(), report=lambda line: print(line, flush=True))
+    build_into(args.output, lambda line: print(line, flush=True))
 
 
 if __name__ == "__main__":
-    main()
+    run("the starter model", lambda output, report: build(output, Recipe(), report=report))

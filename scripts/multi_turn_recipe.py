@@ -15,7 +15,7 @@ from rlgym_llm_envs.guess_number import GuessNumberEnv
 from starter_recipe import WarmStart
 
 from rlgym_llm.env import TextEnv
-from rlgym_llm.tools.calls import parse_tool_calls
+from rlgym_llm.tools.parse import parse_tool_calls
 from rlgym_llm.types import Message, Prompt
 
 __all__ = ["Episode", "MultiTurnRecipe", "Turn", "play_calculator", "play_guesses", "starter_envs"]

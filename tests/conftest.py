@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from hypothesis import settings
 settings.register_profile("rlgym", deadline=None)
 settings.load_profile("rlgym")
 
+ROOT = Path(__file__).parents[1]
 DATA_VARIABLE = "RLGYM_LLM_TEST_DATA"
 
 
@@ -33,3 +36,17 @@ def bug_report(test_data: Path) -> Callable[[str], dict[str, Any]]:
     lines = (test_data / "cases" / "bug_reports.jsonl").read_text().splitlines()
     cases = {case["id"]: case for case in map(json.loads, lines)}
     return cases.__getitem__
+
+
+@pytest.fixture(scope="session")
+def claims_held() -> Callable[[str], list[str]]:
+    """Runs a benchmark on a real package, in an environment made on the first run: what held."""
+    peers = os.environ.get("RLGYM_LLM_PEERS", str(ROOT / ".venv-peers"))
+
+    def run(script: str) -> list[str]:
+        command = [sys.executable, str(ROOT / "benchmarks" / script), "--peers", peers]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [line for line in done.stdout.splitlines() if line.startswith("ok  ")]
+
+    return run

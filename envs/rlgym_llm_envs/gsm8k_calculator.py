@@ -11,9 +11,9 @@ from rlgym_llm.env import TurnOutcome
 from rlgym_llm.splits import Split
 from rlgym_llm.tasks import BadLinePolicy
 from rlgym_llm.tool_env import ToolEnv
-from rlgym_llm.tools.call import ToolCall
-from rlgym_llm.tools.calls import write_tool_calls
+from rlgym_llm.tools.parse import write_tool_calls
 from rlgym_llm.tools.tool import Tool
+from rlgym_llm.tools.tool_call import ToolCall
 from rlgym_llm.types import Action, Task
 from rlgym_llm_envs.calculator import calculate, calculator
 from rlgym_llm_envs.math_gsm8k import MathGsm8kEnv, Source

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from functools import partial
 from typing import Any, Final
 
-from rlgym_llm.errors import DataError
 from rlgym_llm.prompt_frame import PromptFrame, PromptStyle, frame_task
 from rlgym_llm.splits import Split, drawn_size, drawn_split
 from rlgym_llm.tasks import GeneratorTasks, Row, TaskSource
 from rlgym_llm.types import Task
+from rlgym_llm_envs.hub_rows import load_from_hub
 from rlgym_llm_envs.starter_problems import starter_problem, starter_row
 
 __all__ = ["GSM8K", "STARTER", "gsm8k_hub_rows", "gsm8k_problem", "gsm8k_task", "starter_tasks"]
@@ -83,21 +82,5 @@ def gsm8k_hub_rows(split: Split) -> list[dict[str, Any]]:
     """Rows of ``openai/gsm8k`` from the hub or its cache; whatever fails there is one DataError."""
     key = "--data.train" if split == "train" else "--data.val"
     ways_out = f"give a local file with {key}, or take the embedded problems with source='starter'"
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise DataError(
-            f"{GSM8K} needs the package datasets (pip install 'rlgym-llm[train]'): {ways_out}"
-        ) from error
-    # The hub client tells of every retry; the user gets one line when all have failed.
-    client_log = logging.getLogger("huggingface_hub")
-    level = client_log.level
-    client_log.setLevel(logging.ERROR)
-    try:
-        dataset = load_dataset(GSM8K, "main", split="train" if split == "train" else "test")
-        return list(dataset)
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"{GSM8K} cannot be had from the hub ({reason}): {ways_out}") from error
-    finally:
-        client_log.setLevel(level)
+    hub_split = "train" if split == "train" else "test"
+    return list(load_from_hub(GSM8K, GSM8K, "main", ways_out=ways_out, split=hub_split))

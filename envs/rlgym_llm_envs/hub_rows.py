@@ -8,7 +8,7 @@ from typing import Any
 
 from rlgym_llm.errors import DataError, UserError, did_you_mean
 
-__all__ = ["hub_rows", "parse_address"]
+__all__ = ["hub_rows", "load_from_hub", "parse_address"]
 
 
 def parse_address(address: str) -> tuple[str, str | None, str | None]:
@@ -23,6 +23,33 @@ def parse_address(address: str) -> tuple[str, str | None, str | None]:
     return name, config or None, split or None
 
 
+def load_from_hub(
+    what: str, name: str, config: str | None, *, ways_out: str = "", **options: Any
+) -> Any:
+    """What ``datasets.load_dataset`` gives, from the hub or its cache.
+
+    Whatever fails is one DataError about ``what``, which ends in the further ``ways_out``.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        install = "pip install 'rlgym-llm[train]'"
+        hint = f" ({install}): {ways_out}" if ways_out else f": {install}"
+        raise DataError(f"{what} needs the package datasets{hint}") from error
+    # The hub client tells of every retry; the user gets one line when all have failed.
+    client_log = logging.getLogger("huggingface_hub")
+    level = client_log.level
+    client_log.setLevel(logging.ERROR)
+    try:
+        return datasets.load_dataset(name, config, **options)
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        hint = f": {ways_out}" if ways_out else ""
+        raise DataError(f"{what} cannot be had from the hub ({reason}){hint}") from error
+    finally:
+        client_log.setLevel(level)
+
+
 def hub_rows(address: str) -> Iterable[Mapping[str, Any]]:
     """The rows, read from disk as they are gone through; without a split the training split.
 
@@ -30,23 +57,7 @@ def hub_rows(address: str) -> Iterable[Mapping[str, Any]]:
     ``datasets`` is missing, the set cannot be had, or no split of it is meant.
     """
     name, config, split = parse_address(address)
-    try:
-        import datasets
-    except ImportError as error:
-        raise DataError(
-            f"hf:{address} needs the package datasets: pip install 'rlgym-llm[train]'"
-        ) from error
-    # The hub client tells of every retry; the user gets one line when all have failed.
-    client_log = logging.getLogger("huggingface_hub")
-    level = client_log.level
-    client_log.setLevel(logging.ERROR)
-    try:
-        found = datasets.load_dataset(name, config)
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"hf:{address} cannot be had from the hub ({reason})") from error
-    finally:
-        client_log.setLevel(level)
+    found = load_from_hub(f"hf:{address}", name, config)
     if split is None:
         split = "train" if "train" in found or len(found) != 1 else next(iter(found))
     if split not in found:

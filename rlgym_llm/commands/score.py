@@ -13,7 +13,7 @@ from typing import Any, get_args
 from rlgym_llm.cli import guarded, plugin_parser
 from rlgym_llm.cores import num_cores
 from rlgym_llm.layouts.samples import FIELDS, LayoutName
-from rlgym_llm.offline.early_workers import EarlyWorkers
+from rlgym_llm.offline.sandbox_workers import SandboxWorkers
 from rlgym_llm.offline.workers import WorkerChoice
 
 __all__ = ["main", "script"]
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     """Scores the files and prints what it came to; raises UserError, DataError or RewardError."""
     options = _parser().parse_intermixed_args(argv)
     start = partial(
-        EarlyWorkers,
+        SandboxWorkers,
         num_workers=options.workers or num_cores(),
         timeout_s=options.timeout,
         memory_mb=options.memory or None,

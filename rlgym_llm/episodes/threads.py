@@ -13,13 +13,12 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from rlgym_llm.errors import RlgymError
+from rlgym_llm.hung_threads import MOST_HUNG
 
-__all__ = ["MOST_HUNG", "Call", "DeadlineThreads", "TooManyHungError", "loop_error"]
+__all__ = ["Call", "DeadlineThreads", "TooManyHungError", "loop_error"]
 
 T = TypeVar("T")
 
-MOST_HUNG = 64
-"""Calls that may hang at a time: each keeps a thread, and nothing can stop it."""
 _TICK_S = 0.005
 """How often the threads looks after its threads while they work; also Python's switch interval."""
 

@@ -14,6 +14,7 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 from rlgym_llm.errors import RewardError, UserError
+from rlgym_llm.hung_threads import MOST_HUNG
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.score import check_needs
 from rlgym_llm.scorers.call import (
@@ -27,7 +28,6 @@ from rlgym_llm.scorers.call import (
 from rlgym_llm.scorers.failed_score import describe, failed_score
 from rlgym_llm.scorers.loop import LoopThread
 from rlgym_llm.scorers.read_score import read_score
-from rlgym_llm.scorers.thread_scorer import MOST_HUNG
 from rlgym_llm.scores import Score, ScoreStatus
 from rlgym_llm.types import Rollout
 

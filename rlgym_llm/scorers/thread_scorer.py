@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from rlgym_llm.errors import RewardError, UserError
+from rlgym_llm.hung_threads import MOST_HUNG
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.score import close_reward, score_call, setup_reward
 from rlgym_llm.scorers.call import (
@@ -26,10 +27,8 @@ from rlgym_llm.scorers.failed_score import failed_scores
 from rlgym_llm.scores import Score, ScoreStatus
 from rlgym_llm.types import Rollout
 
-__all__ = ["MOST_HUNG", "ThreadScorer"]
+__all__ = ["ThreadScorer"]
 
-MOST_HUNG = 64
-"""Threads that may hang at a time: each keeps its memory, and none can be stopped."""
 _MOST_ROWS = 16
 _CLOSE_S = 5.0
 

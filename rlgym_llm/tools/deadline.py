@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlgym_llm.errors import ToolError
+from rlgym_llm.hung_threads import MOST_HUNG
 
-__all__ = ["MOST_HUNG", "call_within"]
+__all__ = ["call_within"]
 
-MOST_HUNG = 64
-"""Calls beyond their deadline that may still run: each keeps a thread, which nothing can stop."""
 _hung: set[threading.Thread] = set()
 
 
@@ -30,7 +29,7 @@ def call_within(
     >>> call_within(lambda a: a + 1, {"a": 2}, 1.0, "inc")
     3
     """
-    if timeout_s is None and not inspect.iscoroutinefunction(function):
+    if timeout_s is None and not _is_async(function):
         return function(**arguments)
     _hung.difference_update([thread for thread in tuple(_hung) if not thread.is_alive()])
     if len(_hung) >= MOST_HUNG:
@@ -57,3 +56,8 @@ def call_within(
     if error is not None:
         raise error
     return value
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Whether it is to be awaited; an object with an async ``__call__`` is, too."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))

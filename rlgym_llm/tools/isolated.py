@@ -21,7 +21,7 @@ class IsolatedFunction:
     ToolError where the worker died or cannot be started.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str, timeout_s: float | None) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, timeout_s: float) -> None:
         module = getattr(function, "__module__", None)
         path = getattr(function, "__qualname__", "<")
         if module in (None, "__main__") or "<" in path:
@@ -41,7 +41,7 @@ class IsolatedFunction:
             if self._sandbox is None:
                 self._sandbox = Sandbox(
                     "rlgym_llm.tools.isolated:open_function",
-                    deadline_s=self._timeout_s or 10.0,
+                    deadline_s=self._timeout_s,
                     factory_argument=self._address,
                 )
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rlgym_llm.tools.call import ToolCall, dumps
-from rlgym_llm.tools.calls import ToolStyle, write_tool_calls
+from rlgym_llm.tools.parse import ToolStyle, write_tool_calls
+from rlgym_llm.tools.tool_call import ToolCall, one_line_json
 from rlgym_llm.types import Message, Prompt
 
 __all__ = ["describe_tools", "with_instructions"]
@@ -23,7 +23,7 @@ def describe_tools(schemas: Iterable[Mapping[str, Any]], *, style: ToolStyle = "
     A call of the tool NAME is written like this, and its result is the next message:
     [NAME(ARGUMENT="value")]
     """
-    lines = "\n".join(dumps(schema) for schema in schemas)
+    lines = "\n".join(one_line_json(schema) for schema in schemas)
     example = ToolCall(id="call00000", name="NAME", arguments={"ARGUMENT": "value"})
     written = write_tool_calls([example], style=style).replace("'value'", '"value"')
     return (

@@ -80,7 +80,9 @@ class Tool:
         }
         """The schema as chat templates and OpenAI's interface take it."""
         self.__doc__ = function.__doc__
-        self._isolated = IsolatedFunction(function, self.name, timeout_s) if isolated else None
+        self._isolated: IsolatedFunction | None = None
+        if isolated and timeout_s is not None:
+            self._isolated = IsolatedFunction(function, self.name, timeout_s)
 
     def call(self, arguments: Mapping[str, Any]) -> str:
         """What the function returns, as text: a string as it is, anything else as JSON.

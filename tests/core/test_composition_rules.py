@@ -1,9 +1,13 @@
 """Gates, conditions, combinations: which rewards are called, and what counts."""
 
+import math
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rlgym_llm.compose import RewardComposer
-from rlgym_llm.composition.card import Term, compose
+from rlgym_llm.composition.card import Term, compose, weighted_card
 from rlgym_llm.composition.combine import Combine
 from rlgym_llm.composition.gate import Gate
 from rlgym_llm.errors import ConfigError, RewardError
@@ -429,3 +433,34 @@ class TestExaminedFaults:
             with pytest.raises(ConfigError, match="potentials take placement potential"):
                 cards({"components": {"right": {"placement": placement}}}, [], right=found)
         assert cards({"components": {"right": {}}}, [], right=Potentials) == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            st.sampled_from([0.0, 1.0, -0.5, 1e300]),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_card_of_weights_alone_is_that_of_the_full_composition(terms):
+    scores = [
+        Score(
+            name=str(place),
+            value=value,
+            status=ScoreStatus.OK if value is not None else ScoreStatus.ERROR,
+            info={"place": place},
+            seconds=0.5,
+        )
+        for place, (value, _) in enumerate(terms)
+    ]
+    weights = {score.name: weight for score, (_, weight) in zip(scores, terms, strict=True)}
+    quick = weighted_card("r", scores, weights)
+    full = compose("r", {score.name: score for score in scores}, weights)
+    if quick is None:  # a missing score, no weight at all, or a sum that overflows
+        assert full.reward is None or any(value is None for value, _ in terms)
+    else:
+        assert quick == full
+        assert math.copysign(1.0, quick.reward) == math.copysign(1.0, full.reward)

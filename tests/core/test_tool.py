@@ -15,7 +15,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from rlgym_llm import ToolError, UserError
-from rlgym_llm.tools.deadline import MOST_HUNG, _hung, call_within
+from rlgym_llm.hung_threads import MOST_HUNG
+from rlgym_llm.tools.deadline import _hung, call_within
 from rlgym_llm.tools.schema import docstring_parts
 from rlgym_llm.tools.tool import Tool, ToolCallError, tool, toolbox
 
@@ -380,3 +381,13 @@ def test_a_toolbox_takes_functions_and_tools():
     assert list(found) == ["one_int", "shout"]
     with pytest.raises(UserError, match="two tools are called 'one_int'"):
         toolbox([one_int, Tool(give, name="one_int")])
+
+
+def test_an_object_with_an_async_call_is_awaited_with_and_without_a_deadline():
+    class Add:
+        async def __call__(self, a):
+            return a + 1
+
+    assert (
+        call_within(Add(), {"a": 2}, None, "add") == call_within(Add(), {"a": 2}, 5.0, "add") == 3
+    )

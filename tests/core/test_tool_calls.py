@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlgym_llm import UserError
-from rlgym_llm.tools.call import MOST_CALLS, ToolCall
-from rlgym_llm.tools.calls import ToolStyle, parse_tool_calls, write_tool_calls
+from rlgym_llm.tools.parse import ToolStyle, parse_tool_calls, write_tool_calls
+from rlgym_llm.tools.tool_call import MOST_CALLS, ToolCall
 
 STYLES = typing.get_args(ToolStyle)
 ADD = {"a": 2, "b": [1.5, "x"]}

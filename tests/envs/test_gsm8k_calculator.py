@@ -16,7 +16,7 @@ from rlgym_llm_envs.gsm8k_calculator import Gsm8kCalculatorEnv
 from rlgym_llm_envs.math_gsm8k import MathGsm8kEnv
 
 from rlgym_llm import UserError
-from rlgym_llm.tools.calls import ToolStyle
+from rlgym_llm.tools.parse import ToolStyle
 from rlgym_llm.types import Task
 
 ROW = {

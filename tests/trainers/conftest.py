@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import string
+import textwrap
 
 import pytest
 import torch
 from rlgym_llm_trainers.model import Policy
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from rlgym_llm.config import parse_command
+from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.plugins import Plugins
 
 # Two threads beside any other load are slower than one, and these models are tiny.
 torch.set_num_threads(1)
@@ -64,3 +69,26 @@ def make_policy(*, seed: int = 0, tied: bool = True, dtype: torch.dtype = torch.
 @pytest.fixture
 def policy() -> Policy:
     return make_policy()
+
+
+@pytest.fixture
+def plugin_file(tmp_path):
+    """Writes the source of a plugin and returns its path, as ``--plugin`` takes it."""
+
+    def write(source: str) -> str:
+        path = tmp_path / "mine.py"
+        path.write_text(textwrap.dedent(source))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def run_settings():
+    """The configuration and the plugins of ``rlgym-train --plugin FILE FLAGS...``."""
+
+    def read(plugin: str, *flags: str) -> tuple[TrainConfig, Plugins]:
+        config = parse_command(["--plugin", plugin, *flags]).config
+        return config, Plugins.discover(config.plugins)
+
+    return read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 
 import pytest
 from rlgym_llm_trainers.cli import main
@@ -13,11 +12,9 @@ from rlgym_llm_trainers.run_rewards import Accuracy, accuracy_of
 from rlgym_llm_trainers.task_order import EpochOrder, choose_sampler
 from rlgym_llm_trainers.validate import validation_metrics
 
-from rlgym_llm.config import parse_command
 from rlgym_llm.curriculum import ShareSampler
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.generate import ScriptedGenerator
-from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import read_rewards
 from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
 from rlgym_llm.types import Rollout, Task
@@ -49,15 +46,8 @@ MIX = ("--env", "mix", "--env.kwargs.envs.guess", "1", "--env.kwargs.envs.sums",
 
 
 @pytest.fixture
-def plugin(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(textwrap.dedent(PLUGIN))
-    return str(path)
-
-
-def settings(plugin, *flags):
-    config = parse_command(["--plugin", plugin, *flags]).config
-    return config, Plugins.discover(config.plugins)
+def plugin(plugin_file):
+    return plugin_file(PLUGIN)
 
 
 def test_a_mixture_trains_by_its_shares_and_reports_each_member(tmp_path, plugin):
@@ -88,8 +78,8 @@ def test_a_mixture_trains_by_its_shares_and_reports_each_member(tmp_path, plugin
     assert sum(shares) == pytest.approx(1.0)
 
 
-def test_the_same_seed_draws_the_same_tasks(plugin):
-    config, plugins = settings(plugin, *MIX)
+def test_the_same_seed_draws_the_same_tasks(plugin, run_settings):
+    config, plugins = run_settings(plugin, *MIX)
     env = make_env(config, plugins, role="train")
     tasks = [env.tasks[index] for index in range(0, len(env.tasks), 40)]
     draws = [
@@ -100,30 +90,30 @@ def test_the_same_seed_draws_the_same_tasks(plugin):
     assert [sum(tasks[i].info["env"] == "guess" for i in drawn) for drawn in draws[0]] == [3, 3, 3]
 
 
-def test_validation_looks_at_every_member(plugin):
-    config, plugins = settings(plugin, *MIX, "--data.val_max_samples", "5")
+def test_validation_looks_at_every_member(plugin, run_settings):
+    config, plugins = run_settings(plugin, *MIX, "--data.val_max_samples", "5")
     env = make_env(config, plugins, role="val")
     kept = validation_tasks(config, env, ScriptedGenerator(["x"]), [].append)
     assert [task.info["env"] for task in kept] == ["guess", "sums", "guess", "sums", "guess"]
 
 
-def test_a_mixture_of_training_tasks_alone_is_not_validated(plugin):
-    config, plugins = settings(plugin, "--env", "mix", "--env.kwargs.envs.flat", "1")
+def test_a_mixture_of_training_tasks_alone_is_not_validated(plugin, run_settings):
+    config, plugins = run_settings(plugin, "--env", "mix", "--env.kwargs.envs.flat", "1")
     assert not has_validation_tasks(config, plugins)
-    config, plugins = settings(plugin, *MIX, "--env.kwargs.envs.flat", "1")
+    config, plugins = run_settings(plugin, *MIX, "--env.kwargs.envs.flat", "1")
     assert has_validation_tasks(config, plugins)
     assert "flat" not in make_env(config, plugins, role="val").members
 
 
-def test_members_take_starter_problems_where_no_model_is_named(plugin):
-    config, plugins = settings(plugin, "--env", "mix", "--env.kwargs.envs.math-gsm8k", "1")
+def test_members_take_starter_problems_where_no_model_is_named(plugin, run_settings):
+    config, plugins = run_settings(plugin, "--env", "mix", "--env.kwargs.envs.math-gsm8k", "1")
     task = make_env(config, plugins, role="train").tasks[0]
     assert (task.data_source, task.info["env"]) == ("rlgym/starter", "math-gsm8k")
 
 
-def test_prompts_of_members_are_measured_as_they_open(plugin):
+def test_prompts_of_members_are_measured_as_they_open(plugin, run_settings):
     flags = ("--env.kwargs.envs.calc", "1", "--data.max_prompt_length", "300")
-    config, plugins = settings(plugin, *MIX, *flags)
+    config, plugins = run_settings(plugin, *MIX, *flags)
     env = make_env(config, plugins, role="train")
     first = {alias: env.tasks[env.tasks.span(alias).start] for alias in env.members}
     generator, notes = ScriptedGenerator(["x"]), []
@@ -133,44 +123,44 @@ def test_prompts_of_members_are_measured_as_they_open(plugin):
     assert [task.info["env"] for task in kept] == ["guess", "sums"]
 
 
-def test_a_curriculum_needs_kinds_and_a_mixture_draws_by_shares(plugin):
+def test_a_curriculum_needs_kinds_and_a_mixture_draws_by_shares(plugin, run_settings):
     on = ("--data.curriculum.type", "success")
-    config, plugins = settings(plugin, "--env", "flat", *on)
+    config, plugins = run_settings(plugin, "--env", "flat", *on)
     env = make_env(config, plugins, role="train")
     with pytest.raises(ConfigError, match="tasks are all of one kind"):
         choose_sampler(config.data, env, [env.tasks[0]], seed=0)
-    config, plugins = settings(plugin, "--env", "sums", *on)
+    config, plugins = run_settings(plugin, "--env", "sums", *on)
     env = make_env(config, plugins, role="train")
     tasks = [env.tasks[index] for index in range(10)]
     levels = choose_sampler(config.data, env, tasks, seed=0)
     assert isinstance(levels, ShareSampler)
     assert list(levels.shares) == [f"level {level}" for level in range(1, 6)]
-    config, _ = settings(plugin, "--env", "sums")
+    config, _ = run_settings(plugin, "--env", "sums")
     assert isinstance(choose_sampler(config.data, env, tasks, seed=0), EpochOrder)
-    config, _ = settings(plugin, *MIX, "--data.shuffle", "false")
+    config, _ = run_settings(plugin, *MIX, "--data.shuffle", "false")
     mixture = make_env(config, plugins, role="train")
     with pytest.raises(ConfigError, match=r"--data\.shuffle false"):
         choose_sampler(config.data, mixture, [mixture.tasks[0]], seed=0)
 
 
-def test_a_mixture_may_bring_its_curriculum_and_a_run_may_turn_it_off(plugin):
+def test_a_mixture_may_bring_its_curriculum_and_a_run_may_turn_it_off(plugin, run_settings):
     mine = (*MIX, "--env.kwargs.curriculum.target", "0.7")
-    config, plugins = settings(plugin, *mine)
+    config, plugins = run_settings(plugin, *mine)
     env = make_env(config, plugins, role="train")
     assert env.curriculum.target == 0.7
     tasks = [env.tasks[0], env.tasks[len(env.tasks) - 1]]
     assert choose_sampler(config.data, env, tasks, seed=0).metrics()
-    config, _ = settings(plugin, *mine, "--data.curriculum.type", "none")
+    config, _ = run_settings(plugin, *mine, "--data.curriculum.type", "none")
     assert not choose_sampler(config.data, env, tasks, seed=0).metrics()
 
 
-def test_a_curriculum_setting_without_effect_is_refused(plugin):
+def test_a_curriculum_setting_without_effect_is_refused(plugin, run_settings):
     with pytest.raises(ConfigError, match="target has no effect without type success"):
-        settings(plugin, "--data.curriculum.target", "0.4")
+        run_settings(plugin, "--data.curriculum.target", "0.4")
 
 
-def test_the_accuracy_of_a_mixture_is_that_of_each_member(plugin):
-    config, plugins = settings(plugin, *MIX)
+def test_the_accuracy_of_a_mixture_is_that_of_each_member(plugin, run_settings):
+    config, plugins = run_settings(plugin, *MIX)
     env = make_env(config, plugins, role="train")
     accuracy = accuracy_of(env, env.rewards, plugins)
     assert accuracy == Accuracy(by_env={"guess": None, "sums": "sums/math"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 
 import pytest
 from rlgym_llm_trainers.batch import sample_from_rollout
@@ -15,7 +14,6 @@ from rlgym_llm_trainers.run_rewards import success
 from rlgym_llm.config import parse_command
 from rlgym_llm.errors import DataError
 from rlgym_llm.generate import ScriptedGenerator
-from rlgym_llm.plugins import Plugins
 from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
 from rlgym_llm.store import read_rollouts
 
@@ -79,15 +77,8 @@ PLUGIN = """
 
 
 @pytest.fixture
-def plugin(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(textwrap.dedent(PLUGIN))
-    return str(path)
-
-
-def settings(plugin, *flags):
-    config = parse_command(["--plugin", plugin, *flags]).config
-    return config, Plugins.discover(config.plugins)
+def plugin(plugin_file):
+    return plugin_file(PLUGIN)
 
 
 @pytest.mark.parametrize("env", ["guess", "calc"])
@@ -159,8 +150,8 @@ def test_max_turns_cuts_the_episodes_of_a_run(tmp_path, plugin):
     assert {rollout.num_turns for rollout in rollouts} == {1}
 
 
-def test_prompts_are_measured_as_an_episode_opens_with_them(plugin):
-    config, plugins = settings(plugin, "--env", "chatty", "--data.max_prompt_length", "30")
+def test_prompts_are_measured_as_an_episode_opens_with_them(plugin, run_settings):
+    config, plugins = run_settings(plugin, "--env", "chatty", "--data.max_prompt_length", "30")
     env = make_env(config, plugins, role="train")
     assert [m.role for m in Openings(env)(env.tasks[0])[0]] == ["system", "user"]
     generator, notes = ScriptedGenerator(["x"]), []
@@ -168,30 +159,30 @@ def test_prompts_are_measured_as_an_episode_opens_with_them(plugin):
     assert len(generator.encode_prompt(env.tasks[0].prompt)) <= 30
     with pytest.raises(DataError, match="the shortest has 3"):
         fitting_tasks(config, env.tasks, generator, notes.append, env=env)
-    config, _ = settings(plugin, "--data.max_prompt_length", "60")
+    config, _ = run_settings(plugin, "--data.max_prompt_length", "60")
     assert len(fitting_tasks(config, env.tasks, generator, notes.append, env=env)) == 6
 
 
-def test_prompts_are_measured_with_the_tools_that_a_template_writes(plugin):
+def test_prompts_are_measured_with_the_tools_that_a_template_writes(plugin, run_settings):
     class Counting(ScriptedGenerator):
         def encode_prompt(self, prompt, tools=()):
             return (*super().encode_prompt(prompt), *(0 for _ in str(tools[0]) if tools))
 
-    config, plugins = settings(plugin, "--env", "tooled", "--data.max_prompt_length", "60")
+    config, plugins = run_settings(plugin, "--env", "tooled", "--data.max_prompt_length", "60")
     env = make_env(config, plugins, role="train")
     assert env.tools[0]["function"]["name"] == "add"
     with pytest.raises(DataError, match="no training task has a prompt"):
         fitting_tasks(config, env.tasks, Counting(["x"]), [].append, env=env)
 
 
-def test_only_what_has_starter_problems_is_given_them(plugin):
-    config, plugins = settings(plugin, "--env", "chatty")
+def test_only_what_has_starter_problems_is_given_them(plugin, run_settings):
+    config, plugins = run_settings(plugin, "--env", "chatty")
     assert not uses_starter_problems(config, plugins)  # its sources are other ones
     assert make_env(config, plugins, role="train").source == "books"
     for env in ("calc", "math-gsm8k"):
-        config, plugins = settings(plugin, "--env", env)
+        config, plugins = run_settings(plugin, "--env", env)
         assert uses_starter_problems(config, plugins)
-        config, plugins = settings(plugin, "--env", env, "--data.train", "mine.jsonl")
+        config, plugins = run_settings(plugin, "--env", env, "--data.train", "mine.jsonl")
         assert not uses_starter_problems(config, plugins)
 
 

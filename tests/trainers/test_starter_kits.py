@@ -25,7 +25,7 @@ from rlgym_llm.errors import ConfigError
 from rlgym_llm.generate import SamplingParams
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.rollout import run_groups
-from rlgym_llm.tools.calls import parse_tool_calls
+from rlgym_llm.tools.parse import parse_tool_calls
 
 NAMES = ["guess-number", "gsm8k-calculator"]
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -75,13 +75,14 @@ def play(policy):
 
 def test_the_model_is_the_recipes_and_small():
     folder, build = starter_kit("guess-number").model, script("build_multi_turn_starter")
+    shared = script("build_starter")
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 2_500_000
     for part in ("model.safetensors", "tokenizer.json"):
-        digest = build.sha256_of((folder / part).read_bytes())
+        digest = shared.sha256_of((folder / part).read_bytes())
         assert digest == record()[f"{part.partition('.')[0]}_sha256"]
     recipe = json.loads(json.dumps(dataclasses.asdict(build.MultiTurnRecipe())))
     assert recipe == record()["recipe"]
-    assert build.recipe_sha256(recipe) == record()["recipe_sha256"]
+    assert shared.recipe_sha256(recipe) == record()["recipe_sha256"]
 
 
 def test_the_model_knows_the_syntax_and_leaves_room():

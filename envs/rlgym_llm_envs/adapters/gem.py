@@ -10,6 +10,7 @@ from rlgym_llm.errors import ConfigError, DataError, UnknownNameError
 from rlgym_llm.splits import Split
 from rlgym_llm_envs.adapters.installed import installed
 from rlgym_llm_envs.adapters.peer import PeerEnv
+from rlgym_llm_envs.adapters.words import error_line, name_of
 
 __all__ = ["GemEnv", "GemPeer"]
 
@@ -26,7 +27,7 @@ class GemPeer:
     @property
     def name(self) -> str:
         """``gem/<id>``."""
-        return f"gem/{self.env if isinstance(self.env, str) else _name(self.env)}"
+        return f"gem/{self.env if isinstance(self.env, str) else name_of(self.env)}"
 
     def make(self) -> Any:
         """A new environment. Raises as `GemEnv` says."""
@@ -41,11 +42,13 @@ class GemPeer:
         try:
             return gem.make(self.env, **self.kwargs)
         except ImportError as error:  # of what this one environment needs
-            raise DataError(f"{who} does not import: {_line(error)}") from error
+            raise DataError(f"{who} does not import: {error_line(error)}") from error
         except TypeError as error:
-            raise ConfigError(f"{who} does not take {dict(self.kwargs)}: {_line(error)}") from error
+            raise ConfigError(
+                f"{who} does not take {dict(self.kwargs)}: {error_line(error)}"
+            ) from error
         except Exception as error:  # data that is not there, say
-            raise DataError(f"{who} cannot be made: {_line(error)}") from error
+            raise DataError(f"{who} cannot be made: {error_line(error)}") from error
 
     def read(self, env: Any, observation: Any, info: Mapping[str, Any]) -> str:
         """The observation, with the board before or after it where ``info`` holds one."""
@@ -99,11 +102,3 @@ class GemEnv(PeerEnv):
             max_turns=max_turns,
             **options,
         )
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

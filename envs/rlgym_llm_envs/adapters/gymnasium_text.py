@@ -11,6 +11,7 @@ import gymnasium
 from rlgym_llm.errors import ConfigError, UserError
 from rlgym_llm.splits import Split
 from rlgym_llm_envs.adapters.peer import PeerEnv
+from rlgym_llm_envs.adapters.words import error_line, name_of
 
 __all__ = ["GymnasiumPeer", "GymnasiumTextEnv"]
 
@@ -35,7 +36,7 @@ class GymnasiumPeer:
         """``gymnasium/<id>``."""
         if isinstance(self.env, str):
             return f"gymnasium/{self.env}"
-        return f"gymnasium/{getattr(self.env, '__name__', type(self.env).__name__)}"
+        return f"gymnasium/{name_of(self.env)}"
 
     def make(self) -> Any:
         """A new environment; ConfigError where its spaces are not text and nothing translates."""
@@ -45,8 +46,9 @@ class GymnasiumPeer:
             else:
                 env = self.env(**self.kwargs)
         except (gymnasium.error.Error, ImportError, TypeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ConfigError(f"environment {self.name!r} cannot be made: {reason}") from error
+            raise ConfigError(
+                f"environment {self.name!r} cannot be made: {error_line(error)}"
+            ) from error
         for space, given, argument in (
             (env.observation_space, self.observe, "observe (observation -> text)"),
             (env.action_space, self.action, "action (text -> action)"),

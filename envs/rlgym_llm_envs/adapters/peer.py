@@ -12,6 +12,7 @@ from rlgym_llm.errors import UserError
 from rlgym_llm.multi_turn import MultiTurnEnv
 from rlgym_llm.splits import Split, check_split
 from rlgym_llm.types import Action, Message, Prompt, Task
+from rlgym_llm_envs.adapters.kept_tasks import KeptTasks
 from rlgym_llm_envs.adapters.own_random import OwnRandom
 
 __all__ = ["SPLITS", "Peer", "PeerEnv", "PeerTasks", "World", "open_world"]
@@ -87,7 +88,7 @@ def open_world(peer: Peer, seed: int) -> tuple[World, str]:
     return world, peer.read(world.env, observation, info)
 
 
-class PeerTasks:
+class PeerTasks(KeptTasks):
     """One task per seed, from ``first_seed`` on; its prompt is what the environment says first.
 
     A task is made when it is first asked for, and kept.
@@ -96,25 +97,16 @@ class PeerTasks:
     def __init__(
         self, peer: Peer, *, num_tasks: int, first_seed: int, system_prompt: str = ""
     ) -> None:
-        self.peer, self.num_tasks, self.first_seed = peer, num_tasks, first_seed
+        super().__init__(num_tasks)
+        self.peer, self.first_seed = peer, first_seed
         self.system_prompt = system_prompt
-        self._made: dict[int, Task] = {}
-
-    def __len__(self) -> int:
-        return self.num_tasks
-
-    def __getitem__(self, index: int, /) -> Task:
-        if not -self.num_tasks <= index < self.num_tasks:
-            raise IndexError(f"task {index} of {self.num_tasks}")
-        index %= self.num_tasks
-        if index not in self._made:
-            self._made[index] = self._task(self.first_seed + index)
-        return self._made[index]
 
     def __repr__(self) -> str:
         return f"PeerTasks({self.peer.name!r}, {self.num_tasks} tasks from {self.first_seed})"
 
-    def _task(self, seed: int) -> Task:
+    def make(self, index: int) -> Task:
+        """The episode of its seed, as it begins."""
+        seed = self.first_seed + index
         world, first = open_world(self.peer, seed)
         _close(world.env)
         return Task(

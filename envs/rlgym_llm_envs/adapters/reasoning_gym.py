@@ -15,6 +15,7 @@ from rlgym_llm.splits import Split, check_split
 from rlgym_llm.types import Action, Message, Task
 from rlgym_llm_envs.adapters.entry_json import from_json, to_json
 from rlgym_llm_envs.adapters.installed import installed
+from rlgym_llm_envs.adapters.kept_tasks import KeptTasks
 from rlgym_llm_envs.adapters.own_random import OwnRandom
 from rlgym_llm_envs.adapters.peer import SPLITS
 
@@ -44,7 +45,7 @@ def answer_in_tags(text: str) -> str | None:
     return found.split("</answer>", 1)[0].strip()
 
 
-class ReasoningGymTasks:
+class ReasoningGymTasks(KeptTasks):
     """The entries of one generator as tasks; each is made when it is first asked for, and kept.
 
     ``task.info`` holds the generator's name and the entry as JSON (``rlgym_llm_envs.adapters.
@@ -62,22 +63,11 @@ class ReasoningGymTasks:
         system_prompt: str,
         config: Mapping[str, Any],
     ) -> None:
-        self.dataset, self.size, self.seed = dataset, size, seed
+        super().__init__(size)
+        self.dataset, self.seed = dataset, seed
         self.system_prompt = system_prompt
         self.config = dict(config)
         self._generator = _generator(dataset, {**self.config, "size": size, "seed": seed})
-        self._made: dict[int, Task] = {}
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int, /) -> Task:
-        if not -self.size <= index < self.size:
-            raise IndexError(f"task {index} of {self.size}")
-        index %= self.size
-        if index not in self._made:
-            self._made[index] = self._task(index)
-        return self._made[index]
 
     def score(self, answer: str | None, entry: Mapping[str, Any]) -> float:
         """The generator's ``score_answer``; an answer that makes it raise is a wrong one.
@@ -106,13 +96,14 @@ class ReasoningGymTasks:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        options = {**self.config, "size": self.size, "seed": self.seed}
+        options = {**self.config, "size": self.num_tasks, "seed": self.seed}
         self._generator = _generator(self.dataset, options)
 
     def __repr__(self) -> str:
-        return f"ReasoningGymTasks({self.dataset!r}, {self.size} tasks, seed={self.seed})"
+        return f"ReasoningGymTasks({self.dataset!r}, {self.num_tasks} tasks, seed={self.seed})"
 
-    def _task(self, index: int) -> Task:
+    def make(self, index: int) -> Task:
+        """The question of that entry."""
         with OwnRandom(self.seed + index).lent():
             entry = self._generator[index]
         messages = [Message(role="user", content=str(entry["question"]))]

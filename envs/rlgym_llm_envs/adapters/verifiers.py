@@ -17,6 +17,7 @@ from rlgym_llm.types import Action, Message, Task
 from rlgym_llm_envs.adapters.installed import installed
 from rlgym_llm_envs.adapters.own_random import OwnRandom
 from rlgym_llm_envs.adapters.verifiers_play import Play, require_verifiers
+from rlgym_llm_envs.adapters.words import error_line, name_of
 
 __all__ = ["VerifiersEnv", "VerifiersState"]
 
@@ -88,7 +89,7 @@ class VerifiersEnv(MultiTurnEnv[VerifiersState]):
         self.source = (env, dict(kwargs or {}))
         self.draws_globally = draws_globally
         self.environment = _environment(*self.source)
-        self.name = f"verifiers/{self.environment.config.env_id or _called(env)}"
+        self.name = f"verifiers/{self.environment.config.env_id or name_of(env)}"
         seats = list(self.environment._agent_specs)
         if agent is None and len(seats) > 1:
             raise ConfigError(f"{self.name} has the agents {', '.join(seats)}: give agent=...")
@@ -228,9 +229,9 @@ def _environment(env: str | Callable[..., Any], kwargs: Mapping[str, Any]) -> An
     try:
         return loaders.load_environment(loaders.resolve_env_config(data))
     except ModuleNotFoundError as error:
-        raise DataError(f"verifiers/{env} is not installed: {_line(error)}") from error
+        raise DataError(f"verifiers/{env} is not installed: {error_line(error)}") from error
     except (TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"verifiers/{env} cannot be made: {_line(error)}") from error
+        raise ConfigError(f"verifiers/{env} cannot be made: {error_line(error)}") from error
 
 
 def _check_playable(name: str, environment: Any, task: Any) -> None:
@@ -246,11 +247,3 @@ def _check_playable(name: str, environment: Any, task: Any) -> None:
             needs.append(f"a runtime for {hook.__name__!r}")
     if needs:
         raise ConfigError(f"{name} needs {', '.join(needs)}, which only verifiers itself has")
-
-
-def _called(function: Any) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

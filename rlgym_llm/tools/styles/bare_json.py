@@ -6,8 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlgym_llm.tools.call import MOST_CALLS, CallBlock, ToolCall, broken_call, calls_of, dumps
 from rlgym_llm.tools.json_text import NotJsonError, json_at
+from rlgym_llm.tools.tool_call import (
+    MOST_CALLS,
+    CallBlock,
+    ToolCall,
+    broken_call,
+    calls_of,
+    one_line_json,
+)
 
 __all__ = ["read", "write"]
 
@@ -45,7 +52,7 @@ def read(text: str) -> Iterator[CallBlock]:
 def write(calls: Sequence[ToolCall]) -> str:
     """A fence, in it an object for one call and a list for several."""
     values = [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
-    return f"```json\n{dumps(values[0] if len(values) == 1 else values)}\n```"
+    return f"```json\n{one_line_json(values[0] if len(values) == 1 else values)}\n```"
 
 
 def _read_one(text: str, start: int, begin: int) -> CallBlock | None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rlgym_llm.tools.call import MOST_CALLS, CallBlock, ToolCall, broken_call, calls_of, dumps
 from rlgym_llm.tools.json_text import NotJsonError, json_at
+from rlgym_llm.tools.styles.scan import marked_blocks, next_mark
+from rlgym_llm.tools.tool_call import CallBlock, ToolCall, broken_call, calls_of, one_line_json
 
 __all__ = ["OPEN", "read", "write"]
 
@@ -33,27 +34,26 @@ def read(text: str) -> Iterator[CallBlock]:
     >>> [block.calls[0].arguments for block in read(text)]
     [{'a': 2}]
     """
-    end = 0
-    for _ in range(MOST_CALLS):
-        start = text.find(OPEN, end)
-        if start < 0:
-            return
-        calls, behind = _read_one(text, start + len(OPEN))
-        if text.endswith(_OPEN_ALL, end, start):
-            start -= len(_OPEN_ALL)
-        end = behind
-        yield CallBlock(start=start, end=end, calls=calls)
+    return marked_blocks(text, OPEN, _read_block)
 
 
 def write(calls: Sequence[ToolCall]) -> str:
     """All calls between one pair of outer marks."""
     inner = "".join(
-        f"{OPEN}{call.name}{_SEPARATOR}{dumps(dict(call.arguments))}{_CLOSE}" for call in calls
+        f"{OPEN}{call.name}{_SEPARATOR}{one_line_json(dict(call.arguments))}{_CLOSE}"
+        for call in calls
     )
     return f"{_OPEN_ALL}{inner}{_CLOSE_ALL}"
 
 
-def _read_one(text: str, begin: int) -> tuple[tuple[ToolCall, ...], int]:
+def _read_block(text: str, last_end: int, start: int) -> CallBlock:
+    calls, end = _read_call(text, start + len(OPEN))
+    if text.endswith(_OPEN_ALL, last_end, start):
+        start -= len(_OPEN_ALL)
+    return CallBlock(start=start, end=end, calls=calls)
+
+
+def _read_call(text: str, begin: int) -> tuple[tuple[ToolCall, ...], int]:
     separator = text.find(_SEPARATOR, begin, begin + _LONGEST_NAME)
     name = text[begin:separator].strip()
     if separator < 0 or not name:
@@ -73,8 +73,7 @@ def _read_one(text: str, begin: int) -> tuple[tuple[ToolCall, ...], int]:
 
 def _open_end(text: str, begin: int) -> int:
     """Where a call that cannot be read ends: behind its closing mark, or where another opens."""
-    following = text.find(OPEN, begin)
-    limit = len(text) if following < 0 else following
+    limit = next_mark(text, OPEN, begin)
     close = text.find(_CLOSE, begin, limit)
     if close < 0:
         return limit

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlgym_llm.tools.call import MOST_CALLS, CallBlock, ToolCall, broken_call, calls_of, dumps
 from rlgym_llm.tools.json_text import NotJsonError, json_at
+from rlgym_llm.tools.styles.scan import marked_blocks, next_mark
+from rlgym_llm.tools.tool_call import CallBlock, ToolCall, broken_call, calls_of, one_line_json
 
 __all__ = ["OPEN", "read", "write"]
 
@@ -19,31 +20,28 @@ def read(text: str) -> Iterator[CallBlock]:
     >>> [block.calls[0].name for block in read('<tool_call>{"name": "now"}</tool_call> or later')]
     ['now']
     """
-    end = 0
-    for _ in range(MOST_CALLS):
-        start = text.find(OPEN, end)
-        if start < 0:
-            return
-        calls, end = _read_one(text, start + len(OPEN))
-        yield CallBlock(start=start, end=end, calls=calls)
+    return marked_blocks(text, OPEN, _read_block)
 
 
 def write(calls: Sequence[ToolCall]) -> str:
     """Tags on lines of their own around one line of JSON, for each call."""
     return "\n".join(
-        f"{OPEN}\n{dumps({'name': call.name, 'arguments': dict(call.arguments)})}\n{_CLOSE}"
+        f"{OPEN}\n{one_line_json({'name': call.name, 'arguments': dict(call.arguments)})}\n{_CLOSE}"
         for call in calls
     )
 
 
-def _read_one(text: str, begin: int) -> tuple[tuple[ToolCall, ...], int]:
+def _read_block(text: str, _: int, start: int) -> CallBlock:
+    calls, end = _read_calls(text, start + len(OPEN))
+    return CallBlock(start=start, end=end, calls=calls)
+
+
+def _read_calls(text: str, begin: int) -> tuple[tuple[ToolCall, ...], int]:
     try:
         value, behind = json_at(text, begin)
     except NotJsonError as error:
         close = _close_at(text, begin)
-        following = text.find(OPEN, begin)
-        open_end = len(text) if following < 0 else following
-        end = open_end if close is None else close + len(_CLOSE)
+        end = next_mark(text, OPEN, begin) if close is None else close + len(_CLOSE)
         return broken_call(f"the call is not valid JSON: {error}"), end
     close = _close_at(text, behind)
     if close is None:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rlgym_llm.tools.call import MOST_CALLS, CallBlock, ToolCall, broken_call, calls_of, dumps
 from rlgym_llm.tools.json_text import NotJsonError, json_at
+from rlgym_llm.tools.tool_call import (
+    MOST_CALLS,
+    CallBlock,
+    ToolCall,
+    broken_call,
+    calls_of,
+    one_line_json,
+)
 
 __all__ = ["OPEN", "read", "write"]
 
@@ -47,5 +54,5 @@ def read(text: str) -> Iterator[CallBlock]:
 def write(calls: Sequence[ToolCall]) -> str:
     """The tag, and all calls behind it."""
     return OPEN + "; ".join(
-        dumps({"name": call.name, "parameters": dict(call.arguments)}) for call in calls
+        one_line_json({"name": call.name, "parameters": dict(call.arguments)}) for call in calls
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rlgym_llm.tools.call import MOST_CALLS, CallBlock, ToolCall, broken_call
 from rlgym_llm.tools.literals import NotLiteralError, read_calls
+from rlgym_llm.tools.tool_call import MOST_CALLS, CallBlock, ToolCall, broken_call
 
 __all__ = ["read", "write"]
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlgym_llm.tools.call import MOST_CALLS, CallBlock, ToolCall, broken_call, dumps
 from rlgym_llm.tools.json_text import NotJsonError, json_at
+from rlgym_llm.tools.styles.scan import marked_blocks, next_mark
+from rlgym_llm.tools.tool_call import CallBlock, ToolCall, broken_call, one_line_json
 
 __all__ = ["OPEN", "read", "write"]
 
@@ -29,17 +30,7 @@ def read(text: str) -> Iterator[CallBlock]:
     >>> [block.calls[0].arguments for block in read(text)]
     [{'a': 2}]
     """
-    end = 0
-    for _ in range(MOST_CALLS):
-        start = text.find(OPEN, end)
-        if start < 0:
-            return
-        calls, behind = _read_one(text, start + len(OPEN))
-        if outer := _OUTER_OPEN.search(text, max(end, start - 40), start):
-            start = outer.start()
-        outer_close = _OUTER_CLOSE.match(text, behind)
-        end = outer_close.end() if outer_close else behind
-        yield CallBlock(start=start, end=end, calls=calls)
+    return marked_blocks(text, OPEN, _read_block)
 
 
 def write(calls: Sequence[ToolCall]) -> str:
@@ -47,9 +38,16 @@ def write(calls: Sequence[ToolCall]) -> str:
     return "\n".join(map(_written, calls))
 
 
-def _read_one(text: str, begin: int) -> tuple[tuple[ToolCall, ...], int]:
-    following = text.find(OPEN, begin)
-    limit = len(text) if following < 0 else following
+def _read_block(text: str, last_end: int, start: int) -> CallBlock:
+    calls, end = _read_call(text, start + len(OPEN))
+    if outer := _OUTER_OPEN.search(text, max(last_end, start - 40), start):
+        start = outer.start()
+    outer_close = _OUTER_CLOSE.match(text, end)
+    return CallBlock(start=start, end=outer_close.end() if outer_close else end, calls=calls)
+
+
+def _read_call(text: str, begin: int) -> tuple[tuple[ToolCall, ...], int]:
+    limit = next_mark(text, OPEN, begin)
     head = text.find(">", begin, min(limit, begin + _LONGEST_NAME))
     if head < 0:
         return broken_call("the function's tag is not closed"), limit
@@ -69,8 +67,7 @@ def _read_one(text: str, begin: int) -> tuple[tuple[ToolCall, ...], int]:
         arguments[key] = _value(text[head + 1 : value_end])
         place = value_end + len(_PARAMETER_CLOSE)
         if limit < place:  # the value held what looked like the next call
-            following = text.find(OPEN, place)
-            limit = len(text) if following < 0 else following
+            limit = next_mark(text, OPEN, place)
     close = text.find(_CLOSE, place, limit)
     if text[place : limit if close < 0 else close].strip() and close >= 0:
         return broken_call("text stands between the parameters", name=name), close + len(_CLOSE)
@@ -106,4 +103,4 @@ def _written(call: ToolCall) -> str:
 def _written_value(value: Any) -> str:
     if isinstance(value, str) and "<" not in value and _value(f"\n{value}\n") == value:
         return value
-    return dumps(value).replace("<", "\\u003c")
+    return one_line_json(value).replace("<", "\\u003c")

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["MOST_CALLS", "CallBlock", "ToolCall", "broken_call", "call_id", "calls_of", "dumps"]
+__all__ = [
+    "MOST_CALLS",
+    "CallBlock",
+    "ToolCall",
+    "broken_call",
+    "call_id",
+    "calls_of",
+    "one_line_json",
+]
 
 MOST_CALLS = 64
 """Calls that are read in one text; what stands behind them is text. It keeps reading linear."""
@@ -76,10 +84,10 @@ def calls_of(value: Any) -> tuple[ToolCall, ...]:
     return tuple(_call_of(entry) for entry in entries[:MOST_CALLS])
 
 
-def dumps(value: Any) -> str:
+def one_line_json(value: Any) -> str:
     r"""JSON on one line, in which no markup closes: ``</`` is written with a backslash.
 
-    >>> dumps({"a": "</tool_call>"})
+    >>> one_line_json({"a": "</tool_call>"})
     '{"a": "<\\/tool_call>"}'
     """
     return json.dumps(value, ensure_ascii=False).replace("</", "<\\/")
@@ -90,7 +98,7 @@ def _call_of(entry: Any) -> ToolCall:
     if isinstance(entry, Mapping) and isinstance(entry.get("function"), Mapping):
         entry = entry["function"]
     if not isinstance(entry, Mapping) or "name" not in entry:
-        found = dumps(entry)
+        found = one_line_json(entry)
         shown = found if len(found) <= 60 else f"{found[:60]}..."
         return ToolCall(
             name="", error=f'a call is an object with "name" and "arguments", not {shown}'

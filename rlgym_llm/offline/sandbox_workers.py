@@ -1,4 +1,4 @@
-"""Workers that get ready while the command still reads what it is asked to do."""
+"""Workers in processes of their own, which get ready while the command reads what is asked."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.sandbox import LONGEST_S, Outcome, Sandbox
 
-__all__ = ["EarlyWorkers"]
+__all__ = ["SandboxWorkers"]
 
 
-class EarlyWorkers:
+class SandboxWorkers:
     """A sandbox of chunk scorers, to be closed.
 
     What a worker imports takes most of a short run's time, and it is known before anything else
-    is: so they start at once, and wait for the settings, which `begin` gives them.
+    is: so they start when this is made, and wait for the settings, which `begin` gives them.
     """
 
     def __init__(self, *, num_workers: int, timeout_s: float, memory_mb: int | None) -> None:
@@ -37,7 +37,7 @@ class EarlyWorkers:
             memory="auto",
             start_deadline_s=LONGEST_S,
             folder=os.getcwd(),
-            max_calls=1 << 40,
+            max_calls=1 << 40,  # a call is a chunk, and a worker is as good after many
         )
         threading.Thread(target=self._warm, daemon=True).start()
 

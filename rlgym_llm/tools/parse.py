@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from rlgym_llm.errors import UserError, did_you_mean
-from rlgym_llm.tools.call import MOST_CALLS, CallBlock, ToolCall, call_id
 from rlgym_llm.tools.styles import bare_json, deepseek, hermes, llama3, mistral, pythonic, xml
+from rlgym_llm.tools.tool_call import MOST_CALLS, CallBlock, ToolCall, call_id
 
 __all__ = ["ToolStyle", "check_style", "parse_tool_calls", "write_tool_calls"]
 
