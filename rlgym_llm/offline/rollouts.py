@@ -27,6 +27,7 @@ def to_rollout(sample: Sample) -> Rollout:
     >>> rollout.text, rollout.task.answer, rollout.turns[0].completion.finish_reason.value
     ('5', '5', 'length')
     """
+    # By place, since a look-up by name takes longer; label, reward and step are no part of it.
     name, prompt, text, answer, source, group, columns = sample[:7]
     token_ids, logprobs, rollout = sample[10:]
     if rollout is not None:

@@ -119,7 +119,7 @@ def _items(
         raise BadRowError("the file's first rows did not say what its columns are")
     items: list[Item] = []
     for sample in layout.to_samples(row, number):
-        columns = sample.columns if layout.name != "verl" else _columns(sample, row, layout)
+        columns = _columns(sample, row, layout)
         if score_column in columns:
             raise BadRowError(f"column {score_column!r} is there already")
         data = text if columns is row else row_json(columns)
@@ -141,16 +141,17 @@ def chunk_units(
         if isinstance(entry, BadLine):
             bad.append(entry)
             continue
-        if by_group and len(items) >= wanted:
-            if items[-1].rollout.group_id != entry.rollout.group_id:
-                later = [line for line in bad if line.line > items[-1].line]
-                yield Unit(items, bad[: len(bad) - len(later)])
-                items, bad, wanted = [], later, size()
-            items.append(entry)
-            continue
+        if by_group and len(items) >= wanted and _is_of_another(items[-1], entry):
+            later = [line for line in bad if line.line > items[-1].line]
+            yield Unit(items, bad[: len(bad) - len(later)])
+            items, bad, wanted = [], later, size()
         items.append(entry)
-        if len(items) >= wanted and not by_group:
+        if not by_group and len(items) >= wanted:
             yield Unit(items, bad)
             items, bad, wanted = [], [], size()
     if items or bad:
         yield Unit(items, bad)
+
+
+def _is_of_another(last: Item, item: Item) -> bool:
+    return last.rollout.group_id != item.rollout.group_id

@@ -21,6 +21,7 @@ from rlgym_llm.offline.settings import OfflineSettings
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig, build_rewards
 from rlgym_llm.scores import FAILED, ScoreCard
+from rlgym_llm.types import Rollout
 from rlgym_llm.votes import said_answer, tells_answer
 from rlgym_llm.working_folder import inside
 
@@ -130,7 +131,7 @@ class ChunkScorer:
             self._plugins.is_quiet = False
         return self._timed(self._composer, rollouts)
 
-    def _timed(self, composer: RewardComposer, rollouts: list[Any]) -> list[ScoreCard]:
+    def _timed(self, composer: RewardComposer, rollouts: list[Rollout]) -> list[ScoreCard]:
         start = time.perf_counter()
         self._pulse.start(self._pace.extra_s(len(rollouts)))
         cards = composer(rollouts, step=self._settings.step)
