@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from rlgym_llm import config_schema
+from rlgym_llm import config_rollout, config_schema
 from rlgym_llm.aliases import ALIASES, CUSTOM_REWARD_KEYS, VERL_PREFIX
 from rlgym_llm.attribute_docs import attribute_docs
 from rlgym_llm.config_keys import Key, config_keys, unwrapped
@@ -68,6 +68,9 @@ def help_text() -> str:
                 meaning += f" ({', '.join(map(str, get_args(kind)))})"
             wrapped = textwrap.wrap(meaning, 100 - 49, break_on_hyphens=False)
             head = f"  --{key.name} {dump_value(key.default)}"
+            if len(head) > 48:  # a long name has a line of its own
+                lines.append(head)
+                head = ""
             lines.append(f"{head:<48} {wrapped[0]}")
             lines += [" " * 49 + line for line in wrapped[1:]]
         lines.append("")
@@ -88,8 +91,9 @@ def _descriptions() -> dict[str, str]:
     pydantic could read them too, at a tenth of a second for each start of the program.
     """
     found = {}
-    tree = ast.parse(inspect.getsource(config_schema))
-    for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+    trees = [ast.parse(inspect.getsource(part)) for part in (config_schema, config_rollout)]
+    nodes = (node for tree in trees for node in tree.body)
+    for owner in (node for node in nodes if isinstance(node, ast.ClassDef)):
         found[owner.name] = (ast.get_docstring(owner) or "").partition("\n\n")[0]
         found |= {f"{owner.name}.{name}": text for name, text in attribute_docs(owner).items()}
     return found

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from rlgym_llm.aliases import CUSTOM_REWARD_KEYS, OTHER_NAMES, VERL_PREFIX
-from rlgym_llm.config_schema import Section, TrainConfig
+from rlgym_llm.config_base import Section
+from rlgym_llm.config_schema import TrainConfig
 
 __all__ = ["Key", "config_keys", "nearest_key", "sections", "unwrapped"]
 

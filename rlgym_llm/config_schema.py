@@ -12,21 +12,29 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
 
+from rlgym_llm.config_base import (
+    Count,
+    Decay,
+    Every,
+    Natural,
+    NonNegative,
+    Positive,
+    Section,
+    Seed,
+)
+from rlgym_llm.config_rollout import RolloutConfig
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.secrets_mask import mask_secrets
 
 __all__ = [
     "ActorConfig",
     "AlgorithmConfig",
-    "BatchingConfig",
     "CurriculumConfig",
     "DataConfig",
     "EnvConfig",
@@ -34,34 +42,16 @@ __all__ = [
     "ModelConfig",
     "OptimConfig",
     "RefConfig",
-    "RolloutConfig",
-    "Section",
+    "RolloutCorrectionConfig",
     "TrainConfig",
     "TrainerConfig",
-    "ValKwargsConfig",
 ]
 
-Count = Annotated[int, Field(strict=True, ge=1, le=10**7)]
-Natural = Annotated[int, Field(strict=True, ge=0)]
-Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
-Every = Annotated[int, Field(strict=True, ge=-1)]
-TopK = Annotated[int, Field(strict=True, ge=-1)]
-NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Mass = Annotated[float, Field(strict=True, gt=0, le=1)]
-Decay = Annotated[float, Field(strict=True, ge=0, lt=1)]
 KlKind = Literal["kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3"]
 LossAggMode = Literal[
     "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
 ]
 Logger = Literal["console", "jsonl", "tensorboard", "wandb"]
-
-
-class Section(BaseModel):
-    """A section of the configuration: frozen, and no key beside its own."""
-
-    # Built at first use: `--help` reads the fields and never pays for the validators.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class EnvConfig(Section):
@@ -145,6 +135,29 @@ class KlCtrlConfig(Section):
     """Coefficient of the KL term where `algorithm.use_kl_in_reward` is on."""
 
 
+class RolloutCorrectionConfig(Section):
+    """What is done about samples of another policy than the one that learns."""
+
+    rollout_is: Literal["auto", "token", "sequence"] | None = "auto"
+    """Truncated importance sampling: the loss of a token counts min(ratio, threshold) times, with
+    ratio = p_learner / p_generator before the update, of the token or of its whole sequence. auto
+    is token where `rollout.max_staleness` is above 0, else null: none."""
+    rollout_is_threshold: Positive = 2.0
+    """Largest such weight."""
+    rollout_is_batch_normalize: bool = False
+    """Divides the weights by their mean over the batch."""
+    rollout_rs: Literal["token", "sequence", "geometric"] | None = None
+    """Masks what is too far off (MIS): tokens whose ratio, or sequences whose product or geometric
+    mean of ratios, is out of bounds train nothing."""
+    rollout_rs_threshold: Positive | None = None
+    """Upper bound of that ratio; null is `rollout_is_threshold`."""
+    rollout_rs_threshold_lower: Positive | None = None
+    """Lower bound; null is 1 over the upper one."""
+    bypass_mode: bool = False
+    """Takes the generator's log-probs as the old ones, without another forward pass: the clipped
+    ratio then spans both policies, so that no weight is applied on top."""
+
+
 class AlgorithmConfig(Section):
     """From rewards to advantages."""
 
@@ -157,6 +170,7 @@ class AlgorithmConfig(Section):
     kl_penalty: KlKind = "kl"
     """Estimator of that KL: kl = k1, mse = k2, low_var_kl = k3 clamped at 10."""
     kl_ctrl: KlCtrlConfig = KlCtrlConfig()
+    rollout_correction: RolloutCorrectionConfig = RolloutCorrectionConfig()
 
 
 class OptimConfig(Section):
@@ -230,80 +244,6 @@ class RefConfig(Section):
 
     log_prob_micro_batch_size_per_gpu: Count | None = None
     """Sequences in one forward pass on one rank; null is as many as the actor takes."""
-
-
-class ValKwargsConfig(Section):
-    """How validation samples."""
-
-    n: Count = 1
-    """Responses a task."""
-    do_sample: bool = False
-    """Samples; false takes the likeliest token each time."""
-    temperature: NonNegative = 0.0
-    """Temperature, with `do_sample` only."""
-    top_p: Mass = 1.0
-    """Keeps the likeliest tokens of this probability mass, with `do_sample` only."""
-    top_k: TopK = -1
-    """Keeps this many of the likeliest tokens, with `do_sample` only; -1 is all."""
-
-    @model_validator(mode="after")
-    def _check_greedy(self) -> Self:
-        if self.top_k == 0:
-            raise ValueError("top_k must be -1 (all) or at least 1")
-        if self.do_sample and self.temperature == 0:
-            raise ValueError("do_sample needs a temperature above 0")
-        if not self.do_sample:
-            for name, off in (("temperature", 0.0), ("n", 1), ("top_p", 1.0), ("top_k", -1)):
-                if getattr(self, name) != off:
-                    raise ValueError(f"{name} has no effect without do_sample")
-        return self
-
-
-class BatchingConfig(Section):
-    """How the turns of many episodes become batches for the generator."""
-
-    max_size: Count | None = None
-    """Turns in one batch; null is all that wait."""
-    linger_s: NonNegative = 1.0
-    """Seconds that a batch waits for an environment that is slow to answer. Where none is slower,
-    batches do not depend on timing, so a seeded run repeats."""
-
-
-class RolloutConfig(Section):
-    """How the policy samples."""
-
-    name: str = "auto"
-    """Generator, by its registered name; auto is hf: the model's own forward pass with a key-value
-    cache."""
-    n: Count = 8
-    """Responses a prompt: the size of a group."""
-    temperature: Positive = 1.0
-    """Temperature; log-probs are of the tempered distribution everywhere."""
-    top_p: Mass = 1.0
-    """Must stay 1 in training."""
-    top_k: TopK = -1
-    """Must stay -1 in training."""
-    max_num_seqs: Count = 256
-    """Sequences sampled at once; it bounds the memory."""
-    max_turns: Count | None = None
-    """Turns of an episode; null leaves it to the environment, which may allow fewer at any rate."""
-    max_seconds: Positive | None = None
-    """Seconds of an episode, looked at before every turn; then it is truncated. null is none."""
-    step_timeout_s: Positive | None = 300.0
-    """Seconds that an environment may take to answer; beyond them its episode has failed. null is
-    none."""
-    batching: BatchingConfig = BatchingConfig()
-    val_kwargs: ValKwargsConfig = ValKwargsConfig()
-
-    @model_validator(mode="after")
-    def _check_support(self) -> Self:
-        if self.top_p < 1 or self.top_k != -1:
-            raise ValueError(
-                "training with top_p < 1 or top_k != -1 is not supported: sampled log-probs would "
-                "be renormalised over the kept tokens while the learner's are over all of them "
-                "(validation may: rollout.val_kwargs)"
-            )
-        return self
 
 
 class TrainerConfig(Section):

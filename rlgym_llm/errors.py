@@ -16,6 +16,7 @@ __all__ = [
     "ToolError",
     "UnknownNameError",
     "UserError",
+    "WeightSyncError",
     "did_you_mean",
     "nearest",
 ]
@@ -73,6 +74,10 @@ class PluginError(UserError):
 
 class GeneratorError(RlgymError):
     """A generator failed to sample or broke its contract."""
+
+
+class WeightSyncError(RlgymError):
+    """New weights did not reach a generator, or are not those that it samples from."""
 
 
 class ToolError(RlgymError):

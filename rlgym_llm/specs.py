@@ -90,7 +90,13 @@ class CommandSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorSpec(Spec):
-    """A generator that ``--rollout.name`` can ask for."""
+    """A generator that ``--rollout.name`` can ask for; see ``training_generator.py``."""
+
+    worker: str = ""
+    """``module:attr`` of what a process of its own runs where ``rollout.num_workers`` is above 0;
+    empty where it samples in the run's process only."""
+    trains: bool = True
+    """Whether it knows the ids and log-probs of what it sampled, and takes new weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,6 +170,8 @@ class Completion:
     raw_text: str | None = None
     """The text with its special tokens, where it differs from ``text``: tool calls may stand in
     them."""
+    sampled_by: str | None = None
+    """Which of several generators sampled it, such as ``actor-1``; None where there is one."""
 
     def __post_init__(self) -> None:
         if type(self.finish_reason) is not FinishReason:

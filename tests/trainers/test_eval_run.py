@@ -31,11 +31,13 @@ PLUGIN = """
     HERE = Path(__file__).parent
 
     class Script(ScriptedGenerator):
-        def __init__(self, policy, *, max_num_seqs):
+        has_own_weights = False
+
+        def __init__(self, policy, config):
             super().__init__(LINES)
 
-        def set_policy_version(self, version):
-            pass
+        def sync(self, version):
+            return {}
 
         def generate(self, requests):
             with (HERE / "calls").open("a") as file:

@@ -66,10 +66,10 @@ PLUGIN = """
             "reward": RewardSpec(name="dying", entry_point=f"{__name__}:dying"),
             "advantage": AdvantageSpec(name="mine", entry_point=f"{__name__}:my_advantages"),
             "policy_loss": PolicyLossSpec(name="mine", entry_point=f"{__name__}:my_loss"),
-            "generator": GeneratorSpec(name="mine", entry_point=f"{__name__}:MyGenerator"),
+            "generator": GeneratorSpec(name="mine", entry_point=f"{__name__}:MyGenerator.from_config"),
         }
         more = {
-            "generator": [GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar")],
+            "generator": [GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar.from_config")],
             "reward": [
                 RewardSpec(name="exiting", entry_point=f"{__name__}:exiting"),
                 RewardSpec(name="silent", entry_point=f"{__name__}:silent"),

@@ -30,7 +30,7 @@ _SPECS: dict[Kind, list[Spec]] = {
     Kind.GENERATOR: [
         GeneratorSpec(
             name="hf",
-            entry_point="rlgym_llm_trainers.hf_generator:HFGenerator",
+            entry_point="rlgym_llm_trainers.hf_generator:HFGenerator.from_config",
             description="transformers, in this process",
         )
     ],

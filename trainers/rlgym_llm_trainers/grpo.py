@@ -140,7 +140,7 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
         samples = with_advantages(samples, rollouts, advantages)
     with clock("update_actor"):
         learned = session.learner.update(samples, step=step) if samples else {}
-    session.generator.set_policy_version(session.generator.policy_version + 1)
+    synced = session.generator.sync(session.generator.policy_version + 1)
     encode = functools.partial(session.policy.tokenizer.encode, add_special_tokens=False)
 
     return finite(
@@ -150,6 +150,7 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
             **session.sampler.metrics(),
             **finalize(kl),
             **learned,
+            **synced,
             **clock.metrics(num_tokens=sum(sample.num_tokens for sample in samples)),
             "training/global_step": step,
             "training/epoch": epoch_of(

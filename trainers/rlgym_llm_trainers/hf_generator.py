@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import GeneratorError
 from rlgym_llm.generate import GenerateRequest, Tools
 from rlgym_llm.types import Completion, FinishReason, Message, Prompt
@@ -38,14 +39,22 @@ class HFGenerator:
         self._policy_version = policy_version
         self._special_ids = frozenset(policy.tokenizer.all_special_ids)
 
+    has_own_weights: bool = False
+
+    @classmethod
+    def from_config(cls, policy: Policy, config: TrainConfig) -> HFGenerator:
+        """The generator that a run asks for."""
+        return cls(policy, max_num_seqs=config.rollout.max_num_seqs)
+
     @property
     def policy_version(self) -> int:
         """Number of training steps that the weights have seen."""
         return self._policy_version
 
-    def set_policy_version(self, version: int) -> None:
-        """Tells that the shared weights are now those of ``version``."""
+    def sync(self, version: int) -> dict[str, float]:
+        """Takes note that the weights, which are the learner's own, are now ``version``."""
         self._policy_version = version
+        return {}
 
     def encode_prompt(self, prompt: Prompt, tools: Tools = ()) -> tuple[int, ...]:
         """Ids of the prompt by the model's chat template, or by its tokenizer for a string.

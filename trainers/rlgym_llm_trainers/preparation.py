@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
@@ -23,9 +22,9 @@ from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.environments import Openings, starter_kit_of
 from rlgym_llm_trainers.model import Policy, check_model_path, load_policy, pick_device
+from rlgym_llm_trainers.training_generator import TrainingGenerator
 
 __all__ = [
-    "LocalGenerator",
     "ModelSource",
     "episode_limits",
     "find_model",
@@ -40,21 +39,13 @@ Note = Callable[[str], None]
 """Says one thing to whoever watches."""
 
 
-class LocalGenerator(Generator, Protocol):
-    """A generator over the learner's own weights, made as ``make(policy, max_num_seqs=256)``."""
-
-    def set_policy_version(self, version: int) -> None:
-        """Tells that the shared weights are now those of ``version``."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
     """A model that is there and a generator that exists, neither of them loaded."""
 
     path: str | Path
     device: torch.device
-    make_generator: Callable[..., LocalGenerator]
+    make_generator: Callable[..., TrainingGenerator]
 
 
 def find_model(config: TrainConfig, plugins: Plugins) -> ModelSource:
@@ -70,7 +61,7 @@ def find_model(config: TrainConfig, plugins: Plugins) -> ModelSource:
     return ModelSource(path=path, device=device, make_generator=make_generator)
 
 
-def open_model(config: TrainConfig, source: ModelSource) -> tuple[Policy, LocalGenerator]:
+def open_model(config: TrainConfig, source: ModelSource) -> tuple[Policy, TrainingGenerator]:
     """Loads the model and makes its generator.
 
     Raises UserError where the model does not load, or has fewer positions than the longest prompt
@@ -90,7 +81,7 @@ def open_model(config: TrainConfig, source: ModelSource) -> tuple[Policy, LocalG
             f"--data.max_response_length {config.data.max_response_length} need {needed} "
             f"positions, but the model {policy.path} has {policy.max_positions}"
         )
-    return policy, source.make_generator(policy, max_num_seqs=config.rollout.max_num_seqs)
+    return policy, source.make_generator(policy, config)
 
 
 def validation_tasks(
@@ -166,7 +157,7 @@ def episode_limits(config: TrainConfig, policy: Policy) -> EpisodeLimits:
         max_turns=config.rollout.max_turns,
         max_prompt_tokens=config.data.max_prompt_length,
         max_rollout_tokens=config.data.max_response_length,
-        max_context_tokens=policy.max_positions,
+        max_context_tokens=config.rollout.max_model_len or policy.max_positions,
         max_seconds=config.rollout.max_seconds,
         step_timeout_s=config.rollout.step_timeout_s,
     )

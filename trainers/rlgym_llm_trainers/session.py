@@ -29,7 +29,6 @@ from rlgym_llm_trainers.environments import has_validation_tasks, make_env
 from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.model import Policy, make_reference
 from rlgym_llm_trainers.preparation import (
-    LocalGenerator,
     episode_limits,
     find_model,
     fitting_tasks,
@@ -41,6 +40,7 @@ from rlgym_llm_trainers.preparation import (
 from rlgym_llm_trainers.run_folder import RunFolder
 from rlgym_llm_trainers.run_rewards import Accuracy, accuracy_of, check_scoring, rewards_of
 from rlgym_llm_trainers.task_order import choose_sampler
+from rlgym_llm_trainers.training_generator import TrainingGenerator
 
 __all__ = ["Session", "open_session"]
 
@@ -53,7 +53,7 @@ class Session:
     run: RunFolder
     view: View
     policy: Policy
-    generator: LocalGenerator
+    generator: TrainingGenerator
     learner: Learner
     estimate_advantages: Callable[..., GroupAdvantages]
     train_tasks: tuple[Task, ...]
