@@ -8,7 +8,7 @@ Scoring is deferred: the composer scores once, when the groups are complete.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Unpack
 
 from rlgym_llm.env_pool import MakeEnv
@@ -71,27 +71,44 @@ def run_groups(
     generator: Generator | AsyncGenerator,
     params: SamplingParams,
     batching: Batching | None = None,
+    on_group: Callable[[int, RolloutGroup], None] | None = None,
+    caller: CallersThread | None = None,
     **limits: Unpack[EpisodeLimits],
 ) -> list[RolloutGroup]:
     """One group of ``group_size`` siblings per task, in the order of the tasks.
 
-    Seeds are those of `group_specs`; the rest is `run_episodes`.
+    ``on_group`` hears of each group, with the place of its task, as soon as its last sibling has
+    ended; it is called on the loop's thread and must be quick. Seeds are those of `group_specs`;
+    the rest is `run_episodes`.
     """
     specs = group_specs(tasks, group_size=group_size, seed=seed)
-    rollouts = run_episodes(
+    place_of = {spec.id: place for place, spec in enumerate(specs)}
+    siblings: list[dict[int, Rollout]] = [{} for _ in tasks]
+    groups: dict[int, RolloutGroup] = {}
+
+    def take(rollout: Rollout) -> None:
+        place = place_of[rollout.id] // group_size
+        siblings[place][rollout.sample_index] = rollout
+        if len(siblings[place]) == group_size:
+            groups[place] = RolloutGroup(
+                group_id=rollout.group_id,
+                task=rollout.task,
+                rollouts=tuple(siblings[place][i] for i in range(group_size)),
+            )
+            if on_group is not None:
+                on_group(place, groups[place])
+
+    run_episodes(
         specs,
         make_env=make_env,
         generator=generator,
         params=params,
         batching=batching,
+        on_rollout=take,
+        caller=caller,
         **limits,
     )
-    groups = []
-    for start in range(0, len(specs), group_size):
-        spec = specs[start]
-        siblings = tuple(rollouts[start : start + group_size])
-        groups.append(RolloutGroup(group_id=spec.group_id, task=spec.task, rollouts=siblings))
-    return groups
+    return [groups[place] for place in range(len(tasks))]
 
 
 def run_episodes(
@@ -101,6 +118,8 @@ def run_episodes(
     generator: Generator | AsyncGenerator,
     params: SamplingParams,
     batching: Batching | None = None,
+    on_rollout: Callable[[Rollout], None] | None = None,
+    caller: CallersThread | None = None,
     **limits: Unpack[EpisodeLimits],
 ) -> list[Rollout]:
     """Runs the episodes side by side and returns their rollouts, unscored, in the order of specs.
@@ -110,8 +129,11 @@ def run_episodes(
     time. By default all episodes that need a turn go as one batch, and a seeded run gives the same
     batches again. A failure is data: the rollout carries the status (environment_error,
     generator_error, tool_error, timeout) and the error, and the other episodes go on.
+
+    ``on_rollout`` hears of each rollout as it ends, on the loop's thread. Whoever gives ``caller``
+    can end the run early from another thread with its ``cancel``: CancelledError is raised here.
     """
-    caller = CallersThread()
+    caller = caller or CallersThread()
     if batching is None and isinstance(generator, Generator):
         batching = _REPEATABLE
     is_one_at_a_time = batching is not None and batching.max_in_flight == 1
@@ -126,7 +148,7 @@ def run_episodes(
 
     async def run() -> list[Rollout]:
         try:
-            return await runner.run_all(specs)
+            return await runner.run_all(specs, on_rollout=on_rollout)
         finally:
             await runner.aclose()
 

@@ -55,11 +55,18 @@ class CallersThread:
             while (job := self._jobs.get()) is not None:
                 _do(*job)
         except BaseException:  # such as KeyboardInterrupt, here or in the work
-            self._cancel()
+            self.cancel()
             thread.join(_CLOSE_S)
             raise
         thread.join()
         return result.result()
+
+    def cancel(self) -> None:
+        """From any thread: cancels the coroutine, now or as soon as it begins."""
+        self._is_cancelled = True
+        if self._task is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     async def _begin(self, main: Coroutine[Any, Any, T]) -> T:
         self._task = asyncio.current_task()
@@ -67,12 +74,6 @@ class CallersThread:
             main.close()
             raise asyncio.CancelledError
         return await main
-
-    def _cancel(self) -> None:
-        self._is_cancelled = True
-        if self._task is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
 
 def _do(work: Callable[[], Any], future: asyncio.Future[Any]) -> None:

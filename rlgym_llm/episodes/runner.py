@@ -119,9 +119,24 @@ class EpisodeRunner:
         finally:
             await _cancel(tasks)
 
-    async def run_all(self, specs: Iterable[EpisodeSpec]) -> list[Rollout]:
-        """The rollouts of all specs, run side by side, in the order of the specs."""
-        tasks = [asyncio.create_task(self.run(spec)) for spec in specs]
+    async def run_all(
+        self,
+        specs: Iterable[EpisodeSpec],
+        *,
+        on_rollout: Callable[[Rollout], None] | None = None,
+    ) -> list[Rollout]:
+        """The rollouts of all specs, run side by side, in the order of the specs.
+
+        ``on_rollout`` hears of each as it ends.
+        """
+
+        async def run(spec: EpisodeSpec) -> Rollout:
+            rollout = await self.run(spec)
+            if on_rollout is not None:
+                on_rollout(rollout)
+            return rollout
+
+        tasks = [asyncio.create_task(run(spec)) for spec in specs]
         try:
             return await asyncio.gather(*tasks)
         finally:

@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from rlgym_llm.config import parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.plugins import Plugins
+from rlgym_llm.types import Completion, Rollout, RolloutGroup, Task, Turn
 
 # Two threads beside any other load are slower than one, and these models are tiny.
 torch.set_num_threads(1)
@@ -92,3 +93,35 @@ def run_settings():
         return config, Plugins.discover(config.plugins)
 
     return read
+
+
+@pytest.fixture
+def group_of():
+    """Makes a group with one rollout of one token for each policy version that it is given."""
+
+    def make(*versions: int, name: str = "g") -> RolloutGroup:
+        task = Task(prompt="?")
+        rollouts = tuple(
+            Rollout(
+                id=f"{name}-{place}",
+                task=task,
+                group_id=name,
+                sample_index=place,
+                seed=0,
+                turns=(
+                    Turn(
+                        new_prompt_token_ids=(1,),
+                        completion=Completion(
+                            text="a",
+                            token_ids=(2,),
+                            logprobs=(0.0,),
+                            version_spans=((0, 1, version),),
+                        ),
+                    ),
+                ),
+            )
+            for place, version in enumerate(versions)
+        )
+        return RolloutGroup(group_id=name, task=task, rollouts=rollouts)
+
+    return make

@@ -48,6 +48,8 @@ PLUGIN = """
         calls["losses"] += 1
         return ppo_clip_loss(inputs, **options)
 
+    MINE = f"{__name__}:MyGenerator"
+
     class MyGenerator(HFGenerator):
         def generate(self, requests):
             calls["generated"] += len(requests)
@@ -66,7 +68,7 @@ PLUGIN = """
             "reward": RewardSpec(name="dying", entry_point=f"{__name__}:dying"),
             "advantage": AdvantageSpec(name="mine", entry_point=f"{__name__}:my_advantages"),
             "policy_loss": PolicyLossSpec(name="mine", entry_point=f"{__name__}:my_loss"),
-            "generator": GeneratorSpec(name="mine", entry_point=f"{__name__}:MyGenerator.from_config"),
+            "generator": GeneratorSpec(name="mine", entry_point=f"{MINE}.from_config"),
         }
         more = {
             "generator": [GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar.from_config")],

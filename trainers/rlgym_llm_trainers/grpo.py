@@ -1,28 +1,31 @@
 """The GRPO loop (arXiv 2402.03300), readable top to bottom: ask, score, compare, learn.
 
-    tasks --run_groups--> rollouts --composer--> cards --grpo_advantages--> samples
-      ^                                                                     |
-      +---- policy_version + 1 <---- learner.update (mini-batches) <--------+
+    tasks --collector--> rollouts --composer--> cards --grpo_advantages--> samples
+      ^                                                                    |
+      +-- generator.sync(version + 1) <-- learner.update (mini-batches) <--+
 
-One process, one copy of the weights: generator and learner share the model, so what is sampled is
-always sampled by the newest policy, and the old log-probs are the generator's own.
+Where the generator follows every update at once (``rollout.max_staleness`` 0), the old log-probs
+are the generator's own. Otherwise the learner corrects for the policy that sampled.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlgym_llm.composition.metrics import scoring_metrics
+from rlgym_llm.episodes.callers_thread import CallersThread
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.rollout import run_groups, stable_seed
 from rlgym_llm.scores import CardStatus, ScoreCard
 from rlgym_llm.store import write_rollouts
-from rlgym_llm.types import Rollout, RolloutStatus, Task
+from rlgym_llm.types import Rollout, RolloutGroup, RolloutStatus, Task
 from rlgym_llm_trainers.clock import Clock
+from rlgym_llm_trainers.collector import Collector
 from rlgym_llm_trainers.credit import samples_to_train, shape_rewards, with_advantages
 from rlgym_llm_trainers.gdpo import gdpo_advantages
 from rlgym_llm_trainers.interrupt import catch_interrupt
@@ -61,7 +64,8 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
     steps_done, has_learned = 0, False
     total_steps = session.total_steps
     view.start(total_steps)
-    with catch_interrupt() as interrupt:
+    with catch_interrupt() as interrupt, closing(_collector(session)) as collector:
+        session.generator.sync(session.generator.policy_version)  # nothing stale, from the start
         if session.val_tasks and (config.trainer.val_before_train or config.trainer.val_only):
             first = last = _validate(session, step=0)
             _log(session, loggers, 0, last.metrics)
@@ -69,7 +73,7 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
             for step in range(1, total_steps + 1):
                 if interrupt.is_set:
                     break
-                metrics = _train_step(session, step)
+                metrics = _train_step(session, collector, step)
                 steps_done = step
                 if session.val_tasks and _is_validation_step(
                     step, config.trainer.test_freq, total_steps
@@ -95,32 +99,22 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
         )
 
 
-def _train_step(session: Session, step: int) -> dict[str, float | None]:
+def _train_step(session: Session, collector: Collector, step: int) -> dict[str, float | None]:
     """Samples one batch of groups, scores it, and learns from it; returns the step's metrics."""
     config, view, clock = session.config, session.view, Clock()
     assert session.sampler is not None, "a run that trains has tasks"
-    indices = session.sampler.draw(step, config.data.train_batch_size)
-    tasks = [session.train_tasks[index] for index in indices]
 
     view.phase("generating")
-    with clock("gen"):
-        groups = run_groups(
-            tasks,
-            group_size=config.rollout.n,
-            seed=stable_seed(config.trainer.seed, "train", step),
-            make_env=session.train_envs,
-            generator=session.generator,
-            params=session.train_params,
-            batching=session.batching,
-            **session.limits,
-        )
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    with clock("gen"):  # where sampling runs ahead of the learner, what is left to wait for
+        collected = collector.collect(step, version=session.generator.policy_version)
+    tasks = [group.task for group in collected.groups]
+    rollouts = collected.rollouts
 
     view.phase("scoring")
     _watch_failures(session, step, rollouts)
     with clock("reward"):
         cards = _score(session, step, rollouts)
-    session.sampler.observe(step, indices, _successes(session, tasks, cards))
+    session.sampler.observe(step, collected.indices, _successes(session, tasks, cards))
 
     view.phase("learning")
     samples = samples_to_train(rollouts, cards)
@@ -148,15 +142,54 @@ def _train_step(session: Session, step: int) -> dict[str, float | None]:
             **rollout_metrics(rollouts, cards, rewards, advantages, encode=encode),
             **scoring_metrics(cards),
             **session.sampler.metrics(),
+            **collected.metrics,
             **finalize(kl),
             **learned,
             **synced,
             **clock.metrics(num_tokens=sum(sample.num_tokens for sample in samples)),
             "training/global_step": step,
             "training/epoch": epoch_of(
-                step, num_tasks=len(session.train_tasks), batch_size=len(tasks)
+                step, num_tasks=len(session.train_tasks), batch_size=config.data.train_batch_size
             ),
         }
+    )
+
+
+def _collector(session: Session) -> Collector:
+    """Samples the groups of a step's tasks, ahead of the learner where that is allowed."""
+    config = session.config
+
+    def draw(step: int) -> Sequence[int]:
+        assert session.sampler is not None, "a run that trains has tasks"
+        return session.sampler.draw(step, config.data.train_batch_size)
+
+    def sample(
+        step: int,
+        indices: Sequence[int],
+        *,
+        on_group: Callable[[int, RolloutGroup], None],
+        caller: CallersThread,
+    ) -> None:
+        run_groups(
+            [session.train_tasks[index] for index in indices],
+            group_size=config.rollout.n,
+            seed=stable_seed(config.trainer.seed, "train", step),
+            make_env=session.train_envs,
+            generator=session.generator,
+            params=session.train_params,
+            batching=session.batching,
+            on_group=on_group,
+            caller=caller,
+            **session.limits,
+        )
+
+    return Collector(
+        draw=draw,
+        sample=sample,
+        batch_size=config.data.train_batch_size,
+        total_steps=session.total_steps,
+        max_staleness=config.rollout.max_staleness,
+        stale=config.rollout.stale,
     )
 
 

@@ -104,6 +104,7 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     policy_loss = plugins.load(plugins.get(Kind.POLICY_LOSS, config.actor.policy_loss))
     plan_batches(config)
     _check_groups(config)
+    _check_staleness(config)
     for key, folder in (
         ("rollout_data_dir", config.trainer.rollout_data_dir),
         ("validation_data_dir", config.trainer.validation_data_dir),
@@ -122,6 +123,7 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     val_composer = RewardComposer(rewards, plugins, evaluation=True)
 
     policy, generator = open_model(config, source)
+    _check_overlap(config, generator)
     view.phase("reading tasks")
     train_tasks: tuple[Task, ...] = ()
     sampler = None
@@ -195,6 +197,21 @@ def _check_groups(config: TrainConfig) -> None:
     if config.rollout.n == 1 and config.algorithm.adv_estimator == "grpo":
         raise ConfigError(
             "--rollout.n 1: grpo compares the responses to a prompt with each other; take 2 or more"
+        )
+
+
+def _check_staleness(config: TrainConfig) -> None:
+    rollout = config.rollout
+    if rollout.stale == "drop" and not rollout.max_staleness:
+        raise ConfigError("--rollout.stale drop has no effect with --rollout.max_staleness 0")
+
+
+def _check_overlap(config: TrainConfig, generator: TrainingGenerator) -> None:
+    if config.rollout.max_staleness and not generator.has_own_weights:
+        raise ConfigError(
+            f"--rollout.max_staleness {config.rollout.max_staleness}: this generator samples from "
+            "the learner's own weights, so it cannot go on while they change; take "
+            "--rollout.num_workers 1 or --rollout.name vllm"
         )
 
 

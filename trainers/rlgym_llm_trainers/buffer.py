@@ -1,0 +1,102 @@
+"""Groups that wait for the learner, and which of them are still fresh enough for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlgym_llm.types import RolloutGroup
+
+__all__ = ["GroupBuffer", "Offer", "is_fresh", "staleness"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A group for a step of training, and which task it is of."""
+
+    step: int
+    """The step whose tasks it was drawn with."""
+    place: int
+    """Which of that step's tasks it is of, from 0."""
+    index: int
+    """Index of the task among the training tasks."""
+    group: RolloutGroup
+
+
+def staleness(group: RolloutGroup, version: int) -> int:
+    """How many updates the oldest token of a group is behind the policy ``version``.
+
+    Time in the buffer counts as time in the generator does: what was sampled by version 3 is 3
+    behind when version 6 is about to learn from it. 0 where no token tells.
+    """
+    oldest = (rollout.min_policy_version for rollout in group.rollouts)
+    return max((version - one for one in oldest if one is not None), default=0)
+
+
+def is_fresh(group: RolloutGroup, version: int, max_staleness: int) -> bool:
+    """Whether policy ``version`` may learn from the group, whole: siblings go together."""
+    return staleness(group, version) <= max_staleness
+
+
+class GroupBuffer:
+    """Takes groups from any thread and hands them out to the learner, in one of two ways.
+
+    ``stale="wait"``: those of a step, all of them, in the order of its tasks. ``stale="drop"``: the
+    first that are fresh enough, oldest step first, in the order in which they came.
+    """
+
+    def __init__(self, *, max_staleness: int, stale: str) -> None:
+        self._max_staleness = max_staleness
+        self._in_order = stale == "wait"
+        self._offers: list[Offer] = []
+        self._failure: BaseException | None = None
+        self._changed = threading.Condition()
+        self.num_dropped = 0
+        """Groups that were too old when it was their turn, so far."""
+
+    def put(self, offer: Offer) -> None:
+        """Adds a group."""
+        with self._changed:
+            self._offers.append(offer)
+            self._changed.notify_all()
+
+    def fail(self, failure: BaseException) -> None:
+        """No more groups will come: whoever waits, or asks later, gets the failure raised."""
+        with self._changed:
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
+    def take(self, num_groups: int, *, step: int, version: int) -> list[Offer]:
+        """Waits for ``num_groups`` groups that policy ``version`` may learn from.
+
+        A group that is too old is dropped, and counted. Under "wait" nothing comes in its place,
+        so that fewer may be returned; under "drop" another one is waited for.
+        """
+        with self._changed:
+            while True:
+                taken = self._ready(num_groups, step=step, version=version)
+                if taken is not None:
+                    return taken
+                if self._failure is not None:
+                    raise self._failure
+                self._changed.wait()
+
+    def _ready(self, num_groups: int, *, step: int, version: int) -> list[Offer] | None:
+        if self._in_order:
+            mine = [offer for offer in self._offers if offer.step == step]
+            if len(mine) < num_groups:
+                return None
+            self._offers = [offer for offer in self._offers if offer.step != step]
+            return sorted(self._fresh(mine, version), key=lambda offer: offer.place)
+        self._offers = self._fresh(self._offers, version)
+        if len(self._offers) < num_groups:
+            return None
+        self._offers.sort(key=lambda offer: offer.step)  # stable: as they came
+        taken, self._offers = self._offers[:num_groups], self._offers[num_groups:]
+        return taken
+
+    def _fresh(self, offers: Sequence[Offer], version: int) -> list[Offer]:
+        kept = [offer for offer in offers if is_fresh(offer.group, version, self._max_staleness)]
+        self.num_dropped += len(offers) - len(kept)
+        return kept
