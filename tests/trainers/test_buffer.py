@@ -1,4 +1,5 @@
 import threading
+from collections.abc import Callable
 
 import pytest
 from rlgym_llm_trainers.buffer import GroupBuffer, Offer, is_fresh, staleness
@@ -13,6 +14,10 @@ def offer(group_of) -> Callable[..., Offer]:
         return Offer(step=step, place=place, index=10 * step + place, group=group)
 
     return make
+
+
+def names(offers: list[Offer]) -> list[str]:
+    return [one.group.group_id for one in offers]
 
 
 @pytest.mark.data
