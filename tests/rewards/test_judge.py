@@ -97,7 +97,7 @@ def test_too_many_requests_are_asked_again(model_server, after):
 
 
 def test_retry_after_is_waited_for(model_server):
-    from rlgym_llm_rewards.endpoint import Endpoint, _PassingError
+    from rlgym_llm.http_endpoint import Endpoint, _PassingError
 
     class State:
         attempt_number = 1

@@ -32,7 +32,7 @@ __all__ = [
 CONTEXT_VERSION = -1
 """Policy version of tokens that no policy sampled: prompts and the environment's replies."""
 
-Stream = Literal["advantages", "old_logprobs", "ref_logprobs"]
+Stream = Literal["advantages", "old_logprobs", "ref_logprobs", "is_weights"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,8 @@ class TrainingSample:
     """Of the policy before the first update; None where the generator's log-probs are those."""
     ref_logprobs: tuple[float, ...] | None = None
     """Of the reference policy."""
+    is_weights: tuple[float, ...] | None = None
+    """How many times each token's loss counts; 0 on what was rejected. None where all count 1."""
 
     def __post_init__(self) -> None:
         length = len(self.token_ids)
@@ -97,7 +99,7 @@ class TrainingSample:
 
     @property
     def num_trained_tokens(self) -> int:
-        """Number of tokens under mask 1."""
+        """Number of tokens under mask 1, those that were rejected included."""
         return sum(self.loss_mask)
 
 
@@ -110,13 +112,22 @@ class Batch:
     position_ids: Tensor  # [B, T], int64, 0 on padding
     loss_mask: Tensor  # [B, T], bool
     rollout_logprobs: Tensor  # [B, T], float32
+    policy_versions: Tensor  # [B, T], int64, `CONTEXT_VERSION` on context and padding
     advantages: Tensor | None = None  # [B, T], float32
     old_logprobs: Tensor | None = None  # [B, T], float32
     ref_logprobs: Tensor | None = None  # [B, T], float32
+    is_weights: Tensor | None = None  # [B, T], float32
+
+    @property
+    def kept_mask(self) -> Tensor:
+        """The loss mask [B, T] without the tokens that were rejected, whose weight is 0."""
+        if self.is_weights is None:
+            return self.loss_mask
+        return self.loss_mask & (self.is_weights != 0)  # NaN stays, to be seen in the loss
 
     @property
     def num_tokens(self) -> int:
-        """Trained tokens: this part's share of the token denominator."""
+        """Trained tokens, rejected ones too: this part's share of the token denominator."""
         return count_tokens(self.loss_mask)[0]
 
     @property
@@ -219,9 +230,11 @@ def collate(samples: Sequence[TrainingSample], pad_id: int) -> Batch:
         position_ids=positions * is_real,
         loss_mask=column("loss_mask", False, torch.bool),
         rollout_logprobs=column("rollout_logprobs", 0.0, torch.float32),
+        policy_versions=column("policy_versions", CONTEXT_VERSION, torch.int64),
         advantages=optional("advantages"),
         old_logprobs=optional("old_logprobs"),
         ref_logprobs=optional("ref_logprobs"),
+        is_weights=optional("is_weights"),
     )
 
 

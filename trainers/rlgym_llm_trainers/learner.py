@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,16 +11,24 @@ import torch
 from torch import Tensor, nn
 
 from rlgym_llm.config_schema import ActorConfig
-from rlgym_llm.errors import GeneratorError
+from rlgym_llm.errors import ConfigError
 from rlgym_llm_trainers.aggregate import Reduce, aggregate
+from rlgym_llm_trainers.agreement import check_agreement, generator_agreement, sampled_entropy
 from rlgym_llm_trainers.batch import (
     Batch,
+    Stream,
     TrainingSample,
     collate,
     split_micro_batches,
     with_stream,
 )
-from rlgym_llm_trainers.losses import LossOutput, PolicyLossInputs, entropy_loss, kl_loss
+from rlgym_llm_trainers.losses import (
+    LossOutput,
+    PolicyLossInputs,
+    WeightedReduce,
+    entropy_loss,
+    kl_loss,
+)
 from rlgym_llm_trainers.metrics import Metric, finalize, merge, merge_steps
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.schedule import lr_at
@@ -30,9 +38,6 @@ __all__ = ["Learner"]
 
 PolicyLoss = Callable[..., LossOutput]
 
-_LARGEST_PROBS_DIFF = 0.05
-"""Mean difference of probabilities; rounding makes 1e-6 in float32, 0.01 in bfloat16."""
-
 
 class Learner:
     """Owns the optimizer, and the reference policy where the KL divergence has a coefficient.
@@ -41,7 +46,7 @@ class Learner:
     micro-batches with the denominators of the whole mini-batch, so neither the split nor the
     order of the sequences changes it. A gradient that is not finite skips its step;
     ``actor/skipped_ratio`` is the share of a step's updates that were. Raises GeneratorError,
-    before the first update, where the generator sampled from another policy than this one.
+    before the first update, where the generator sampled from another policy than it says.
     """
 
     def __init__(
@@ -90,25 +95,42 @@ class Learner:
         """The samples with the reference policy's log-probs, in the order given."""
         if self._reference is None:
             raise ValueError("this learner has no reference policy")
+        return self._add_logprobs(samples, self._reference, "ref_logprobs")
+
+    def add_old_logprobs(self, samples: Sequence[TrainingSample]) -> list[TrainingSample]:
+        """The samples with this policy's log-probs, in the order given; before the first update.
+
+        The clipped ratio then starts at 1, whoever sampled.
+        """
+        self._policy.model.eval()  # type: ignore[no-untyped-call]
+        return self._add_logprobs(samples, self._policy.model, "old_logprobs")
+
+    def _add_logprobs(
+        self, samples: Sequence[TrainingSample], model: nn.Module, stream: Stream
+    ) -> list[TrainingSample]:
         done: dict[str, TrainingSample] = {}
         with torch.no_grad():
             for part in split_micro_batches(samples, self._reference_batch_size):
                 batch = self._collate(part)
                 logprobs, _ = score_tokens(
-                    self._reference,
+                    model,
                     batch,
                     temperature=self._temperature,
                     has_plain_head=self._has_plain_head,
                 )
-                for sample in with_stream(part, "ref_logprobs", logprobs):
+                for sample in with_stream(part, stream, logprobs):
                     done[sample.rollout_id] = sample
         return [done[sample.rollout_id] for sample in samples]
 
-    def update(self, samples: Sequence[TrainingSample], *, step: int) -> dict[str, float]:
+    def update(
+        self, samples: Sequence[TrainingSample], *, step: int, version: int | None = None
+    ) -> dict[str, float]:
         """Trains on the samples for ``ppo_epochs`` and returns the step's metrics.
 
         The samples carry advantages; where they carry no old log-probs, those are the generator's
-        own (it sampled under these very weights). Samples of one group stay in one mini-batch.
+        own. Samples of one group stay in one mini-batch. ``version`` is the policy version of these
+        weights: only tokens that were sampled under it must be as likely here as they were there.
+        None says that all were.
         """
         # Checkpointed layers work in training mode only; dropout is off in both.
         self._policy.model.train()
@@ -123,11 +145,13 @@ class Learner:
                 chosen = order[start : start + self._mini_batch_prompts]
                 mini_batch = [sample for group in chosen for sample in groups[group]]
                 is_first = not per_update
-                per_update.append(self._optimizer_step(mini_batch, is_on_policy=is_first))
+                per_update.append(
+                    self._optimizer_step(mini_batch, is_on_policy=is_first, version=version)
+                )
         return finalize(merge_steps(per_update)) if per_update else {}
 
     def _optimizer_step(
-        self, samples: Sequence[TrainingSample], *, is_on_policy: bool
+        self, samples: Sequence[TrainingSample], *, is_on_policy: bool, version: int | None
     ) -> dict[str, Metric]:
         lr = lr_at(
             self._updates_done,
@@ -149,12 +173,12 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
         parts = []
         for micro_batch in split_micro_batches(samples, self._micro_batch_size):
-            loss, metrics = self._loss(self._collate(micro_batch), reduce)
+            loss, metrics = self._loss(self._collate(micro_batch), reduce, version)
             loss.backward()  # type: ignore[no-untyped-call]
             parts.append(metrics)
         metrics = merge(parts)
         if is_on_policy:
-            _check_agreement(finalize(metrics))
+            check_agreement(finalize(metrics))
         else:
             # Later mini-batches differ from the generator because the policy has moved.
             metrics = {k: v for k, v in metrics.items() if not k.startswith("training/rollout_")}
@@ -172,7 +196,9 @@ class Learner:
             "actor/skipped_ratio": Metric.mean(float(not is_finite), 1),
         }
 
-    def _loss(self, batch: Batch, reduce: Reduce) -> tuple[Tensor, dict[str, Metric]]:
+    def _loss(
+        self, batch: Batch, reduce: Reduce, version: int | None
+    ) -> tuple[Tensor, dict[str, Metric]]:
         """The micro-batch's share of the loss, and its metrics."""
         config = self._config
         assert batch.advantages is not None, "samples come with advantages"
@@ -183,6 +209,10 @@ class Learner:
             with_entropy=config.entropy_coeff != 0,
             has_plain_head=self._has_plain_head,
         )
+        mask, policy_reduce = batch.kept_mask, reduce
+        if batch.is_weights is not None:
+            policy_reduce = WeightedReduce(reduce, batch.loss_mask, batch.is_weights)
+            reduce = WeightedReduce(reduce, batch.loss_mask)
         output = self._policy_loss(
             PolicyLossInputs(
                 logprobs=logprobs,
@@ -190,25 +220,31 @@ class Learner:
                     batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs
                 ),
                 advantages=batch.advantages,
-                mask=batch.loss_mask,
+                mask=mask,
             ),
-            reduce=reduce,
+            reduce=policy_reduce,
             clip_low=config.clip_low,
             clip_high=config.clip_high,
             clip_c=config.clip_ratio_c,
         )
+        if isinstance(policy_reduce, WeightedReduce) and not policy_reduce.was_used:
+            raise ConfigError(
+                f"--actor.policy_loss {config.policy_loss} does not call the reduce it is given, "
+                "so samples of another policy would train it uncorrected; change the loss, or "
+                "take --algorithm.rollout_correction.bypass_mode true"
+            )
         loss, metrics = output.loss, dict(output.metrics)
         if entropy is not None:
-            entropy_term = entropy_loss(entropy, batch.loss_mask, reduce=reduce)
+            entropy_term = entropy_loss(entropy, mask, reduce=reduce)
             metrics |= entropy_term.metrics
             loss = loss + config.entropy_coeff * entropy_term.loss
         else:
-            metrics["actor/entropy"] = _sampled_entropy(batch)
+            metrics["actor/entropy"] = sampled_entropy(batch)
         if config.use_kl_loss and batch.ref_logprobs is not None:
             kl_term = kl_loss(
                 logprobs,
                 batch.ref_logprobs,
-                batch.loss_mask,
+                mask,
                 reduce=reduce,
                 kind=config.kl_loss_type,
             )
@@ -216,45 +252,10 @@ class Learner:
             metrics["actor/kl_coef"] = Metric.mean(config.kl_loss_coef, 1)
             loss = loss + config.kl_loss_coef * kl_term.loss
         metrics["actor/loss"] = Metric.sum(float(loss.detach()))
-        return loss, metrics | _generator_agreement(logprobs.detach(), batch)
+        return loss, metrics | generator_agreement(logprobs.detach(), batch, version)
 
     def _collate(self, samples: Sequence[TrainingSample]) -> Batch:
         return collate(samples, self._policy.pad_token_id).to(self._policy.device)
-
-
-def _sampled_entropy(batch: Batch) -> Metric:
-    """The entropy of the policy that sampled, as the mean of ``-logprob`` of what it sampled."""
-    logprobs = batch.rollout_logprobs[batch.loss_mask].double()
-    return Metric.mean(-float(logprobs.sum()), logprobs.numel())
-
-
-def _generator_agreement(logprobs: Tensor, batch: Batch) -> dict[str, Metric]:
-    """How far the learner's probabilities of the sampled tokens are from the generator's.
-
-    Rounding apart it is 0 on the first mini-batch of a step: more means stale weights, another
-    temperature, or ids that were encoded again.
-    """
-    learner = logprobs[batch.loss_mask].double()
-    generator = batch.rollout_logprobs[batch.loss_mask].double()
-    if learner.numel() == 0:
-        return {}
-    probs_diff = (learner.exp() - generator.exp()).abs()
-    ratio_diff = ((learner - generator).clamp(-20, 20).exp() - 1).abs()
-    return {
-        "training/rollout_probs_diff_max": Metric.max([float(probs_diff.max())]),
-        "training/rollout_probs_diff_mean": Metric.mean(float(probs_diff.sum()), learner.numel()),
-        "training/rollout_ratio_diff_max": Metric.max([float(ratio_diff.max())]),
-    }
-
-
-def _check_agreement(metrics: Mapping[str, float]) -> None:
-    """Raises GeneratorError where the generator samples from another policy than is trained."""
-    apart = metrics.get("training/rollout_probs_diff_mean", 0.0)
-    if apart > _LARGEST_PROBS_DIFF:
-        raise GeneratorError(
-            f"generator and learner disagree on the probability of sampled tokens by {apart:.2g} "
-            "on average; their weights, temperature or token ids differ"
-        )
 
 
 def _by_group(samples: Iterable[TrainingSample]) -> dict[str, list[TrainingSample]]:

@@ -2,6 +2,12 @@
 
 ``reduce`` is `aggregate.aggregate` with the step's denominators bound, the same one for every term,
 so that a coefficient means the same beside short and long answers.
+
+Samples of another policy come with weights, and those are the business of `WeightedReduce` alone: a
+policy loss returns token losses as it would on-policy and calls the ``reduce`` it is given, which
+weighs them. So every registered loss is corrected, also one whose author never heard of weights,
+and none can weigh twice or let gradient flow through a weight, as it could were the weights among
+its inputs.
 """
 
 from __future__ import annotations
@@ -16,7 +22,14 @@ from rlgym_llm_trainers.aggregate import Reduce, masked
 from rlgym_llm_trainers.kl import LOG_RATIO_CLAMP, KlKind, is_clamped, kl_penalty
 from rlgym_llm_trainers.metrics import Metric
 
-__all__ = ["LossOutput", "PolicyLossInputs", "entropy_loss", "kl_loss", "ppo_clip_loss"]
+__all__ = [
+    "LossOutput",
+    "PolicyLossInputs",
+    "WeightedReduce",
+    "entropy_loss",
+    "kl_loss",
+    "ppo_clip_loss",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,7 +42,7 @@ class PolicyLossInputs:
     """Of the policy that sampled. None where that is the one that learns: the ratio is 1."""
     advantages: Tensor  # [B, T]
     mask: Tensor  # [B, T], bool
-    """True on the tokens that were sampled and are trained."""
+    """True on the tokens that were sampled and are trained; rejected ones are not."""
 
     def __post_init__(self) -> None:
         for name in ("old_logprobs", "advantages", "mask"):
@@ -48,6 +61,36 @@ class LossOutput:
 
     loss: Tensor
     metrics: Mapping[str, Metric]
+
+
+class WeightedReduce:
+    """A ``reduce`` that multiplies the token losses by their weights, and divides as before.
+
+    Args:
+        reduce: the step's own.
+        mask: [B, T], the tokens that the denominators count, rejected ones included.
+        weights: [B, T], detached; None leaves out what was rejected and weighs the rest 1.
+
+    A rejected token has weight 0: it leaves the sum and stays in the denominators. That is the
+    masked importance weight as it is written, sum of w l over *all* tokens: to divide by what is
+    left would let a step of which nine tenths are rejected move the policy as far as a whole one,
+    by the remaining tenth. Losses (1, 4) with weights (0.5, 0) as a token-mean: 0.25.
+    """
+
+    def __init__(self, reduce: Reduce, mask: Tensor, weights: Tensor | None = None) -> None:
+        self._reduce = reduce
+        self._mask = mask
+        self._weights = None if weights is None else weights.detach()
+        self.was_used = False
+        """Whether a loss has called it: one that reduces by itself would not be corrected."""
+
+    def __call__(self, values: Tensor, mask: Tensor) -> Tensor:
+        """The reduced losses [B, T] of the tokens that ``mask`` still holds."""
+        self.was_used = True
+        values = masked(values, mask)
+        if self._weights is not None:
+            values = values * masked(self._weights, mask)
+        return self._reduce(values, self._mask)
 
 
 def ppo_clip_loss(

@@ -1,0 +1,180 @@
+"""Sample from any OpenAI-compatible server, for evaluation: its weights are its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.errors import WeightSyncError
+from rlgym_llm.generate import GenerateRequest, Tools
+from rlgym_llm.http_endpoint import run
+from rlgym_llm.types import Completion, FinishReason, Message, Prompt
+from rlgym_llm_trainers.chat import prompt_ids, reply_ids
+from rlgym_llm_trainers.openai_server import OpenAIServer, Sampled
+
+__all__ = ["ModelText", "OpenAIGenerator"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class ModelText(Protocol):
+    """What is needed of the model here, beside a server that runs it; a `Policy` has it all."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """Its tokenizer."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where that was loaded from."""
+        ...
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """Every id that ends a turn."""
+        ...
+
+
+class OpenAIGenerator:
+    """A `Generator` and an `AsyncGenerator` over a server that runs the model of the tokenizer.
+
+    Prompts go out as token ids, and a second turn's begin with the ids that were sampled in the
+    first, where the server returns them (vLLM does). Where it returns text alone, that is encoded
+    again, which may differ from what was sampled; this is said once.
+
+    Log-probs are those of the model's own distribution, which is the sampling distribution at
+    temperature 1 without top-p and top-k only; elsewhere, and for a server that does not return
+    token ids, ``Completion.logprobs`` is None. A vLLM server that was started with
+    ``--logprobs-mode processed_logprobs`` would know better, but does not say so.
+
+    With the prompt ids (5, 8) and the sampled ids (7, 2) the next turn asks with (5, 8, 7, 2) and
+    the ids of the reply. Of ``generate`` the first failure is raised; ``sample`` fails alone.
+    """
+
+    has_own_weights: bool = True
+
+    def __init__(self, model: ModelText, server: OpenAIServer) -> None:
+        self._model = model
+        self._server = server
+        self._special_ids = frozenset(model.tokenizer.all_special_ids)
+        self._said: set[str] = set()
+
+    @classmethod
+    def from_config(cls, model: ModelText, config: TrainConfig) -> OpenAIGenerator:
+        """The generator that an evaluation asks for; raises UserError where there is no server."""
+        return cls(model, OpenAIServer(config.rollout.server))
+
+    @property
+    def policy_version(self) -> int:
+        """Always 0: nothing is learned."""
+        return 0
+
+    def sync(self, version: int) -> dict[str, float]:
+        """Takes version 0, which the server samples from; raises WeightSyncError for any other."""
+        if version != 0:
+            raise WeightSyncError(
+                f"the server {self._server.url} cannot be given the weights of version {version}: "
+                "--rollout.name openai is for evaluation; train with hf or vllm"
+            )
+        return {}
+
+    def encode_prompt(self, prompt: Prompt, tools: Tools = ()) -> tuple[int, ...]:
+        """Ids of the prompt, as `prompt_ids` has them; raises UserError without a template."""
+        return prompt_ids(self._model.tokenizer, prompt, tools, path=self._model.path)
+
+    def encode_reply(self, reply: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
+        """Ids that ``reply`` adds, as `reply_ids` has them; raises GeneratorError for no place."""
+        model = self._model
+        return reply_ids(model.tokenizer, reply, eos_token_ids=model.eos_token_ids, path=model.path)
+
+    async def sample(self, request: GenerateRequest) -> Completion:
+        """The completion of one request.
+
+        Raises GeneratorError or TimeoutError where this one failed, UserError where all will.
+        """
+        params = request.params
+        sampled = await self._server.complete(
+            request,
+            stop_token_ids=self._model.eos_token_ids,
+            wants_logprobs=params.temperature == 1 and params.top_p == 1 and params.top_k == -1,
+        )
+        return self._completion(sampled)
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """One completion per request, in order, asked for side by side. Raises as `sample` does."""
+        return run(self._sample_all(requests))
+
+    def close(self) -> None:
+        """Lets the connections go; safe to call twice."""
+        self._server.close()
+
+    async def aclose(self) -> None:
+        """Lets the connections go; safe to call twice."""
+        await self._server.aclose()
+
+    async def _sample_all(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        tasks = [asyncio.create_task(self.sample(request)) for request in requests]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def _completion(self, sampled: Sampled) -> Completion:
+        ids = sampled.token_ids
+        if ids is None:
+            ids = self._encoded(sampled)
+        is_closed = bool(ids) and ids[-1] in self._model.eos_token_ids
+        body = list(ids[:-1] if is_closed else ids)
+        raw = sampled.text
+        if sampled.token_ids is not None:
+            raw = self._model.tokenizer.decode(body, skip_special_tokens=False)
+            if is_closed or sampled.stop_token_id is None:  # else the server shows one token less
+                self._compare(raw, sampled)
+        text = raw
+        if not self._special_ids.isdisjoint(body):
+            text = self._model.tokenizer.decode(body, skip_special_tokens=True)
+        return Completion(
+            text=text,
+            raw_text=raw if raw != text else None,
+            token_ids=ids,
+            logprobs=sampled.logprobs,
+            version_spans=((0, len(ids), self.policy_version),),
+            finish_reason=sampled.finish_reason,
+        )
+
+    def _encoded(self, sampled: Sampled) -> tuple[int, ...]:
+        """The text's ids, and the end that the server must have sampled and does not show."""
+        self._say_once(
+            f"{self._server.url} returns no token ids: its text is encoded again, which may differ "
+            "from what was sampled, and there are no log-probs"
+        )
+        tokenizer, ends = self._model.tokenizer, self._model.eos_token_ids
+        ids = tuple(tokenizer(sampled.text, add_special_tokens=False)["input_ids"])
+        if sampled.finish_reason is not FinishReason.STOP or (ids and ids[-1] in ends):
+            return ids
+        if sampled.stop_token_id is not None:
+            return (*ids, sampled.stop_token_id)
+        likeliest = sorted(ends, key=lambda end: (end != tokenizer.eos_token_id, end))
+        return (*ids, *likeliest[:1])
+
+    def _compare(self, raw: str, sampled: Sampled) -> None:
+        """Says so where the server reads its ids otherwise than the tokenizer does."""
+        ours, theirs = (
+            "".join(text.replace("\N{REPLACEMENT CHARACTER}", "").split())
+            for text in (raw, sampled.text)
+        )
+        if ours != theirs:
+            self._say_once(
+                f"{self._server.url} reads the ids that it sampled otherwise than the tokenizer of "
+                f"--model {self._model.path} does; is it the same model?"
+            )
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            _LOG.warning("%s", text)
