@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ _Tuple = TypeVar("_Tuple", bound="tuple[Any, ...]")
 
 
 def unchecked(record: type[_Record]) -> Callable[..., _Record]:
-    """A constructor that takes every field by position, in order, and checks and copies nothing.
+    """A constructor that takes the fields by position, in order, and checks and copies nothing.
+
+    The last ones may be left out where they have a default that is no factory's.
 
     A frozen dataclass sets its fields one by one through ``object.__setattr__``, which takes five
     times as long as making an object of the same slots that is not frozen and giving it its class.
@@ -26,7 +29,7 @@ def unchecked(record: type[_Record]) -> Callable[..., _Record]:
 
     >>> from rlgym_llm.types import Message
     >>> make_message = unchecked(Message)
-    >>> make_message("user", "2+3?", None, (), None) == Message(role="user", content="2+3?")
+    >>> make_message("user", "2+3?") == Message(role="user", content="2+3?")
     True
     """
     names = [field.name for field in fields(record)]
@@ -41,8 +44,10 @@ def unchecked(record: type[_Record]) -> Callable[..., _Record]:
     ]
     scope: dict[str, Any] = {"thawed": thawed, "record": record}
     exec("\n".join(lines), scope)
-    make: Callable[..., _Record] = scope["make"]
-    return make
+    make: Any = scope["make"]
+    backwards = [field.default for field in reversed(fields(record))]
+    make.__defaults__ = tuple(takewhile(lambda default: default is not MISSING, backwards))[::-1]
+    return make  # type: ignore[no-any-return]
 
 
 def unchecked_tuple(kind: type[_Tuple]) -> Callable[[tuple[Any, ...]], _Tuple]:

@@ -66,6 +66,8 @@ class Sample(NamedTuple):
 
 
 _made = unchecked_tuple(Sample)
+_NO_REST: Final = (None, None, (), None, None)
+"""The last fields of a sample, from the reward on, where the file tells nothing of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,7 @@ class Layout:
         # Runs for every row of a file: columns of text go straight through, by one look each.
         get: Any = row.get  # also of None, which JSON calls no column
         prompt = get(self.prompt)
-        if type(prompt) is not str or not prompt or prompt[0].isspace():
+        if type(prompt) is not str or not prompt.strip():
             prompt = value_at(row, self.prompt) if prompt is None else prompt
             prompt = None if prompt is None else to_prompt(prompt)
         completion = get(self.completion)
@@ -160,8 +162,8 @@ class Layout:
             if type(label) is not bool:
                 label = value_at(row, self.label)
                 label = label if isinstance(label, bool) else None
-        rest = (None, None, (), None, None)
-        sample = _made((name, prompt, completion, answer, source, group, row, label, *rest))
+        told = (name, prompt, completion, answer, source, group, row, label)
+        sample = _made(told + _NO_REST)
         if self.reward is self.step is self.token_ids is self.logprobs is None:
             return sample
         return self._with_rest(sample, row)

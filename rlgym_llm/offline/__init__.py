@@ -4,5 +4,6 @@ The way of a row: `score_files` cuts each file into chunks of about 1 MiB (`chun
 which `run` shares out over worker processes. A `worker` reads a chunk's lines, turns them into
 samples and rollouts (`samples`, `rollouts`), scores units of some hundred with the composer of
 training, and writes lines and records of fixed size into the chunk's `part`, which keeps a journal.
-In the end `merge` joins the parts' lines into the output and `summary` reads their records.
+Meanwhile `merge` moves the lines of finished parts into the output, and in the end `summary` reads
+their records.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ class InlineWorkers:
     def __init__(self) -> None:
         self._settings = ""
         self._scorer: ChunkScorer | None = None
+        self._lock = threading.Lock()
 
     def begin(self, settings: str) -> None:
         """Keeps the settings for the first call."""
@@ -28,12 +30,13 @@ class InlineWorkers:
 
     def call(self, request: Mapping[str, Any]) -> Outcome:
         """Scores; raises what a worker would have answered with."""
-        if self._scorer is None:
-            from rlgym_llm.offline.settings import OfflineSettings
-            from rlgym_llm.offline.worker import ChunkScorer
+        with self._lock:
+            if self._scorer is None:
+                from rlgym_llm.offline.settings import OfflineSettings
+                from rlgym_llm.offline.worker import ChunkScorer
 
-            self._scorer = ChunkScorer(OfflineSettings.from_json(self._settings), lambda: None)
-        return Outcome(status=OutcomeStatus.OK, value=self._scorer(request))
+                self._scorer = ChunkScorer(OfflineSettings.from_json(self._settings), lambda: None)
+            return Outcome(status=OutcomeStatus.OK, value=self._scorer(request))
 
     def close(self) -> None:
         """Closes the rewards."""

@@ -29,17 +29,18 @@ def keeps_columns(settings: OfflineSettings) -> bool:
     )
 
 
-def write_output(settings: OfflineSettings, components: list[str], parts: list[Path]) -> None:
-    """Writes ``parts``, files of scored JSON lines, to the parquet file ``output.tmp``.
+def write_output(settings: OfflineSettings, components: list[str], lines: Path) -> Path:
+    """Writes ``lines``, a file of scored JSON lines, to a parquet file in the work folder.
 
     Where `keeps_columns`, a line names its row of the input, whose columns come from there, types
     and all; elsewhere the columns get the types that their values have. ``info`` is JSON text.
     """
     draft = settings.work / "output.tmp"
     if keeps_columns(settings):
-        _write_beside(settings.inputs[0], settings.score_column, components, parts, draft)
+        _write_beside(settings.inputs[0], settings.score_column, components, lines, draft)
     else:
-        _write_rows(settings.score_column, components, parts, draft)
+        _write_rows(settings.score_column, components, lines, draft)
+    return draft
 
 
 def score_type(components: Iterable[str]) -> Any:
@@ -71,12 +72,12 @@ def score_type(components: Iterable[str]) -> Any:
 
 
 def _write_beside(
-    file: InputFile, column: str, components: list[str], parts: list[Path], draft: Path
+    file: InputFile, column: str, components: list[str], lines: Path, draft: Path
 ) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    scored = _rows(parts, column)
+    scored = _rows(lines, column)
     following = next(scored, None)
     kind = score_type(components)
     start = 0
@@ -96,27 +97,26 @@ def _write_beside(
                     writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def _write_rows(column: str, components: list[str], parts: list[Path], draft: Path) -> None:
+def _write_rows(column: str, components: list[str], lines: Path, draft: Path) -> None:
     types = RowTypes()
-    for row in _rows(parts, column):
+    for row in _rows(lines, column):
         del row[column]
         types.see(row)
     columns = (*columns_of(types, exact=False), Column(name=column, type=score_type(components)))
     with draft.open("wb") as file:
-        write_parquet(file, _rows(parts, column), columns, batch_rows=_BATCH_ROWS)
+        write_parquet(file, _rows(lines, column), columns, batch_rows=_BATCH_ROWS)
 
 
-def _rows(parts: list[Path], column: str) -> Iterator[dict[str, Any]]:
-    for path in parts:
-        with path.open("rb") as file:
-            for line in file:
-                row = json.loads(line)
-                card = row[column]
-                for part in card["components"].values():
-                    part["info"] = to_json(part["info"])
-                    if "steps" in part:
-                        part["steps"] = [
-                            {"value": value, "start": start, "end": end}
-                            for value, start, end in part["steps"]
-                        ]
-                yield row
+def _rows(lines: Path, column: str) -> Iterator[dict[str, Any]]:
+    with lines.open("rb") as file:
+        for line in file:
+            row = json.loads(line)
+            card = row[column]
+            for part in card["components"].values():
+                part["info"] = to_json(part["info"])
+                if "steps" in part:
+                    part["steps"] = [
+                        {"value": value, "start": start, "end": end}
+                        for value, start, end in part["steps"]
+                    ]
+            yield row

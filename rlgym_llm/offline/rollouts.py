@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rlgym_llm.layouts.layout import Sample
-from rlgym_llm.types import Completion, FinishReason, Rollout, RolloutStatus, Task, Turn
+from rlgym_llm.types import Completion, FinishReason, Rollout, Task, Turn
 from rlgym_llm.unchecked import unchecked
 
 __all__ = ["to_rollout"]
@@ -42,8 +42,8 @@ def to_rollout(sample: Sample) -> Rollout:
             text=text or "", token_ids=token_ids, logprobs=logprobs, finish_reason=reason
         )
     else:
-        completion = _completion(text or "", (), None, None, (), None, reason, None)
+        completion = _completion(text or "", (), None, None, (), None, reason)
     task = _task(_NO_PROMPT if prompt is None else prompt, answer, source, columns, name)
-    turns = (_turn((), completion, (), None),)
+    turns = (_turn((), completion),)
     group = name if group is None else group
-    return _rollout(name, task, group, 0, 0, turns, True, truncated, RolloutStatus.OK, None)
+    return _rollout(name, task, group, 0, 0, turns, True, truncated)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from rlgym_llm.layouts.layout import Layout
 from rlgym_llm.offline.chunks import Chunk, jsonl_chunks
 from rlgym_llm.offline.isolate import score_chunk
 from rlgym_llm.offline.lines import BadRowError, parse_row
+from rlgym_llm.offline.merge import JoinedLines
 from rlgym_llm.offline.parquet_input import parquet_chunks, piece_path
 from rlgym_llm.offline.part import finished_parts
 from rlgym_llm.offline.samples import group_of
@@ -69,11 +71,13 @@ def score_chunks(
 ) -> int:
     """Scores every chunk that is not yet; returns the number of all.
 
-    As many are on their way as there are workers. Raises what the first of them raises.
+    One more is on its way than there are workers, so that none of them waits for the next, and
+    what is scored is joined meanwhile. Raises what the first of them raises.
     """
     done = finished_parts(settings.work)
     folder = os.getcwd()
     workers.begin(replace(settings, folder=folder).to_json())
+    joined = JoinedLines(settings.work, done)
     chunks = _Shared(plan(settings, done, by_group=by_group))
     lock = threading.Lock()
 
@@ -90,18 +94,17 @@ def score_chunks(
                 return
             chunks.finish(chunk)
 
-    with closing(workers), ThreadPoolExecutor(workers.num_workers) as threads:
-        for _ in range(workers.num_workers):
+    num_threads = workers.num_workers + 1
+    with joined, closing(workers), ThreadPoolExecutor(num_threads) as threads:
+        for _ in range(num_threads):
             threads.submit(work)
         try:
-            error = chunks.wait()
+            for chunk in chunks.in_order():
+                joined.add(chunk.name, chunk.index)
         except BaseException:  # such as KeyboardInterrupt
             chunks.stop()
-            workers.close()
-            raise
-        if error is not None:
             workers.close()  # ends what the others are at
-            raise error
+            raise
     return chunks.num_given
 
 
@@ -112,7 +115,7 @@ class _Shared:
         self._chunks = chunks
         self._changed = threading.Condition()
         self._is_stopped = False
-        self._at_work: set[int] = set()
+        self._finished: dict[int, Chunk] = {}
         self._errors: dict[int, BaseException] = {}
         self.num_given = 0
 
@@ -131,7 +134,6 @@ class _Shared:
                 self._is_stopped = True
                 self._changed.notify_all()
                 raise StopIteration from None
-            self._at_work.add(chunk.index)
             self.num_given += 1
             return chunk
 
@@ -143,27 +145,27 @@ class _Shared:
 
     def finish(self, chunk: Chunk) -> None:
         with self._changed:
-            self._at_work.discard(chunk.index)
+            self._finished[chunk.index] = chunk
             self._changed.notify_all()
 
     def fail(self, chunk: Chunk, error: BaseException) -> None:
         with self._changed:
-            self._at_work.discard(chunk.index)
             self._errors[chunk.index] = error
             self._is_stopped = True
             self._changed.notify_all()
 
-    def wait(self) -> BaseException | None:
-        """Waits until all is done, or until the first error in the order of the input is known."""
-        with self._changed:
-            while True:
-                first = min(self._errors, default=None)
-                if first is None:
-                    if self._is_stopped and not self._at_work:
-                        return None
-                elif not any(index < first for index in self._at_work):
-                    return self._errors[first]
-                self._changed.wait()
+    def in_order(self) -> Iterator[Chunk]:
+        """Every chunk as soon as it and all before it are finished; raises the first error."""
+        for index in itertools.count():
+            with self._changed:
+                while index not in self._finished:
+                    if index in self._errors:
+                        raise self._errors[index]
+                    if self._is_stopped and index >= self.num_given:
+                        return
+                    self._changed.wait()
+                chunk = self._finished.pop(index)
+            yield chunk
 
 
 def _row_group(row: Mapping[str, Any], number: int, *, layout: Layout | None) -> str | None:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.errors import UserError
 from rlgym_llm.offline.manifest import check_same, fingerprint, read_manifest, write_manifest
-from rlgym_llm.offline.merge import join_files, part_names, write_rejects
+from rlgym_llm.offline.merge import JoinedLines, write_rejects
 from rlgym_llm.offline.parquet_output import write_output
-from rlgym_llm.offline.part import part_file
 from rlgym_llm.offline.run import Progress, score_chunks
 from rlgym_llm.offline.settings import OfflineSettings
 from rlgym_llm.offline.workers import Workers
@@ -78,7 +77,8 @@ def score_files(
         weights = composer.weights(settings.step)
         summary = summarise(settings, weights, num_parts, ks=ks, by_group=composer.needs_groups)
         summary["seconds"] = time.monotonic() - started
-        _write(settings, summary, mark, num_parts)
+        write_rejects(settings, num_parts)
+        _write(settings, summary, mark)
     _remove_work(settings.work)
     return summary
 
@@ -105,17 +105,11 @@ def _work_folder(work: Path, mark: dict[str, Any], *, overwrite: bool) -> Iterat
         yield
 
 
-def _write(
-    settings: OfflineSettings, summary: Summary, mark: dict[str, Any], num_parts: int
-) -> None:
+def _write(settings: OfflineSettings, summary: Summary, mark: dict[str, Any]) -> None:
     """The output last, by renaming: whoever sees it sees the files beside it too."""
-    draft = settings.work / "output.tmp"
-    parts = [part_file(settings.work, name, "lines") for name in part_names(num_parts)]
+    draft = JoinedLines.path(settings.work)
     if settings.format == "parquet":
-        write_output(settings, list(summary["components"]), parts)
-    else:
-        join_files(parts, draft)
-    write_rejects(settings, num_parts)
+        draft = write_output(settings, list(summary["components"]), draft)
     summary["bytes"] = draft.stat().st_size
     summary_draft = settings.work / "summary.tmp"
     summary_draft.write_text(json.dumps({**summary, "run": mark}, allow_nan=False))

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from rlgym_llm.offline.card_json import card_json
 from rlgym_llm.offline.lines import BadLine
+from rlgym_llm.offline.merge import JoinedLines, part_names
 from rlgym_llm.offline.part import Part, Place, error_kind, finished_parts, part_file, place_of
 from rlgym_llm.offline.records import Records
 from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus, StepScore
-from rlgym_llm.types import Task
+from rlgym_llm.types import Completion, Task
 from rlgym_llm.unchecked import unchecked
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
@@ -154,6 +155,9 @@ def test_an_unchecked_record_equals_a_checked_one() -> None:
     made = unchecked(Task)("2+3?", "5", "here", {"a": 1}, "7")
     assert type(made) is Task
     assert made == Task(prompt="2+3?", answer="5", data_source="here", info={"a": 1}, id="7")
+    assert unchecked(Completion)("5") == Completion(text="5")
+    with pytest.raises(TypeError, match="info"):  # which a factory makes
+        unchecked(Task)("2+3?", "5", "here")
     with pytest.raises(AttributeError):
         made.answer = "6"  # type: ignore[misc]
 
@@ -169,3 +173,60 @@ def test_a_part_that_somebody_cut_is_begun_anew(tmp_path: Path, harm: str) -> No
         assert part.place == Place()
         part.flush(Place())
     assert part_file(tmp_path, "part-0", "lines").read_bytes() == b""
+
+
+def finish(folder: Path, name: str, line: bytes) -> None:
+    with Part(folder, name) as part:
+        part.write(line, b"record")
+        part.flush(Place(line=1, sample=1, ordinal=1))
+        part.finish(record_size=6)
+
+
+def test_lines_are_joined_in_order_and_stand_on_the_disk_once(tmp_path: Path) -> None:
+    first, second, third = part_names(3)
+    finish(tmp_path, second, b"two\n")
+    finish(tmp_path, first, b"one\n")
+    with JoinedLines(tmp_path, finished_parts(tmp_path)) as joined:
+        joined.add(first, 0)
+        assert not part_file(tmp_path, first, "lines").exists()
+        assert JoinedLines.path(tmp_path).read_bytes() == b"one\n"
+        assert part_file(tmp_path, second, "lines").read_bytes() == b"two\n"
+    # Ends in the middle of joining the second: half of it is behind what is known to be there.
+    with JoinedLines.path(tmp_path).open("ab") as file:
+        file.write(b"tw")
+    finish(tmp_path, third, b"three\n")
+    done = finished_parts(tmp_path)
+    with JoinedLines(tmp_path, done) as joined:
+        for index, name in enumerate((first, second, third)):
+            joined.add(name, index)
+    assert done == {first, second, third}
+    assert JoinedLines.path(tmp_path).read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_parts_whose_joined_lines_somebody_cut_are_scored_anew(tmp_path: Path) -> None:
+    first, second, third = part_names(3)
+    for name in (first, second, third):
+        finish(tmp_path, name, name.encode() + b"\n")
+    with JoinedLines(tmp_path, finished_parts(tmp_path)) as joined:
+        joined.add(first, 0)
+        joined.add(second, 1)
+    JoinedLines.path(tmp_path).write_bytes(b"part")
+    done = finished_parts(tmp_path)
+    with JoinedLines(tmp_path, done) as joined:
+        assert done == finished_parts(tmp_path) == {third}
+        finish(tmp_path, first, b"one\n")
+        finish(tmp_path, second, b"two\n")
+        for index, name in enumerate((first, second, third)):
+            joined.add(name, index)
+    assert JoinedLines.path(tmp_path).read_bytes() == b"one\ntwo\n" + third.encode() + b"\n"
+
+
+def test_a_finished_part_without_its_lines_is_never_passed_over(tmp_path: Path) -> None:
+    first, second = part_names(2)
+    finish(tmp_path, first, b"one\n")
+    finish(tmp_path, second, b"two\n")
+    part_file(tmp_path, second, "lines").unlink()
+    with JoinedLines(tmp_path, finished_parts(tmp_path)) as joined:
+        joined.add(first, 0)
+        with pytest.raises(FileNotFoundError):
+            joined.add(second, 1)
