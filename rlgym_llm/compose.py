@@ -16,7 +16,15 @@ from rlgym_llm.errors import ConfigError, RewardError
 from rlgym_llm.inject import sample_columns
 from rlgym_llm.reward_config import Composition, RewardsConfig, build_rewards, read_rewards
 from rlgym_llm.rewards import Reward, RewardContext, RewardPlugins
-from rlgym_llm.scorers.scorer import Pending, Scorer, make_scorer, reward_source
+from rlgym_llm.score import score_bound
+from rlgym_llm.scorers.call import BoundReward
+from rlgym_llm.scorers.scorer import (
+    InlineScorer,
+    Pending,
+    Scorer,
+    make_scorer,
+    reward_source,
+)
 from rlgym_llm.scores import FAILED, CardStatus, Score, ScoreCard, ScoreStatus
 from rlgym_llm.types import FinishReason, Rollout, RolloutStatus
 
@@ -61,12 +69,14 @@ class RewardComposer:
             name: self._make_scorer(name, reward) for name, reward in self._rewards.items()
         }
         self._ready: dict[str, Scorer] = {}
-        self._levels = scoring_levels(_reads(config, self._rewards))
+        self._holding = {name: one for name, one in self._scorers.items() if one.holds}
+        reads = _reads(config, self._rewards)
+        self._levels = scoring_levels(reads)
+        self._inline = self._all_inline(reads)
         order = scoring_levels({n: c.depends_on for n, c in config.components.items()})
         self._order = [name for level in order for name in level]
         self._is_in_order = self._order == list(config.components)
-        self._step: int | None = None
-        self._terms = self._terms_at(None)
+        self._set_terms(None)
         self._has_switch = any(
             c.combine is not None and c.combine.switch is not None
             for c in config.components.values()
@@ -92,7 +102,7 @@ class RewardComposer:
 
     def setup(self) -> None:
         """Sets up every reward that is not yet; closes those set up where one of them raises."""
-        for name, scorer in self._scorers.items():
+        for name, scorer in self._holding.items():
             if name in self._ready:
                 continue
             try:
@@ -144,9 +154,10 @@ class RewardComposer:
         """
         self.setup()
         if step != self._step:
-            self._step, self._terms = step, self._terms_at(step)
+            self._set_terms(step)
         sound = [rollout for rollout in rollouts if rollout.status is RolloutStatus.OK]
-        scores = self._score(sound, replace(self._context, step=step))
+        context = self._context if step is None else replace(self._context, step=step)
+        scores = self._score(sound, context)
         cards = self._compose(sound, scores)
         if len(sound) < len(rollouts):
             composed = iter(cards)
@@ -158,6 +169,17 @@ class RewardComposer:
         weighted = {n: found for n, found in scores.items() if self._terms[n].weight}
         self._errors.watch(weighted)
         return cards
+
+    def _all_inline(self, reads: Mapping[str, Sequence[str]]) -> dict[str, BoundReward] | None:
+        """The rewards, where each is called here on every rollout and reads no other."""
+        found = {}
+        for name, scorer in self._scorers.items():
+            if not isinstance(scorer, InlineScorer) or reads[name]:
+                return None
+            if self.config.components[name].when:
+                return None
+            found[name] = scorer.bound
+        return found
 
     def _make_scorer(self, name: str, reward: Reward) -> Scorer:
         component = self.config.components[name]
@@ -171,6 +193,14 @@ class RewardComposer:
             memory_mb=component.memory_mb,
             concurrency=component.concurrency,
         )
+
+    def _set_terms(self, step: int | None) -> None:
+        self._step, self._terms = step, self._terms_at(step)
+        config = self.config
+        is_plain = config.clip is None and config.on_truncated == "keep"
+        is_plain = is_plain and all(term.is_plain for term in self._terms.values())
+        self._weights = {n: term.weight for n, term in self._terms.items()} if is_plain else None
+        """By component, where the cards are plain weighted sums."""
 
     def _terms_at(self, step: int | None) -> dict[str, Term]:
         """The terms, each after those that it reads."""
@@ -190,6 +220,8 @@ class RewardComposer:
 
     def _score(self, rollouts: Sequence[Rollout], ctx: RewardContext) -> dict[str, list[Score]]:
         """Every reward's scores, in the order of the rollouts; rewards in that of the levels."""
+        if self._inline is not None:
+            return {n: score_bound(bound, rollouts, ctx) for n, bound in self._inline.items()}
         scores: dict[str, list[Score]] = {}
         for level in self._levels:
             # All start before any is waited for, so that judges run beside each other, and beside
@@ -244,12 +276,10 @@ class RewardComposer:
     def _compose(
         self, rollouts: Sequence[Rollout], scores: Mapping[str, Sequence[Score]]
     ) -> list[ScoreCard]:
-        config, terms = self.config, self._terms
-        names = [name for name in terms if name in scores]
+        config, weights = self.config, self._weights
+        names = [name for name in self._terms if name in scores]
         rows = zip(rollouts, zip(*map(scores.__getitem__, names), strict=True), strict=True)
-        is_plain = config.clip is None and config.on_truncated == "keep"
-        if is_plain and all(term.is_plain for term in terms.values()):
-            weights = {name: term.weight for name, term in terms.items()}
+        if weights is not None:
             cards = [
                 weighted_card(rollout.id, row, weights) or self._card(rollout, names, row)
                 for rollout, row in rows

@@ -136,6 +136,8 @@ def _forget_over(kept: OrderedDict[Any, Any]) -> None:
 
 
 def _forget_the_oldest() -> None:
+    if len(_lent) <= _MOST:
+        return
     unused = [key for key, lent in _lent.items() if not lent.num_users]
     for key in unused[: max(0, len(unused) - _MOST)]:
         del _lent[key]

@@ -10,16 +10,19 @@ from gymnasium.error import ResetNeeded
 
 from rlgym_llm import compose_cache
 from rlgym_llm.env_state import EpisodeEnv
-from rlgym_llm.env_turn import TurnOutcome, as_action, extended, turn_record
+from rlgym_llm.env_turn import OVER, TurnOutcome, as_action, extended, turn_record
 from rlgym_llm.errors import UserError, did_you_mean
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import RewardPlugins
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.spaces import Conversation, UnicodeText
 from rlgym_llm.tasks import TaskSource
-from rlgym_llm.types import Action, FinishReason, Prompt, Rollout, Task
+from rlgym_llm.types import Action, FinishReason, Prompt, Rollout, RolloutStatus, Task
+from rlgym_llm.unchecked import unchecked
 
 __all__ = ["TextEnv", "TurnOutcome"]
+
+_rollout = unchecked(Rollout)  # every scored episode makes one, of status ok
 
 
 class TextEnv(EpisodeEnv):
@@ -47,6 +50,10 @@ class TextEnv(EpisodeEnv):
     """Reward component that says whether an answer is right, reported as ``val-core/.../acc``."""
     starter: ClassVar[str | None] = None
     """Name of the bundled starter kit that a run on this environment takes by default."""
+    data_files: ClassVar[tuple[str, ...]] = ()
+    """Arguments that name files, that of the problems first, of a class that is made of nothing but
+    its arguments and the files they name: `rlgym_llm.make` then copies what it made of the same
+    before. Not inherited, since a subclass may read more."""
     gold_reward: ClassVar[float | None] = None
     """The reward of a gold episode; None: the highest that the components' ranges allow."""
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -164,7 +171,7 @@ class TextEnv(EpisodeEnv):
         Override this. ``self.task`` and ``self.turns`` tell where the episode stands, and chance
         comes from ``self.np_random`` only.
         """
-        return TurnOutcome(terminated=True)
+        return OVER
 
     def gold_action(self, task: Task) -> str | Action | None:
         """The best action where the episode stands, from the first turn on; None: not known."""
@@ -214,15 +221,10 @@ class TextEnv(EpisodeEnv):
     def _score(self, task: Task, *, terminated: bool, truncated: bool) -> ScoreCard:
         if self._composer is None:
             self._composer = compose_cache.lend(self.rewards, self.plugins)
-        rollout = Rollout(
-            id=task.id,
-            task=task,
-            group_id=task.id,
-            sample_index=0,
-            # An episode that drew nothing was not seeded: no generator is made to say so.
-            seed=-1 if self._np_random is None else self.np_random_seed,
-            turns=self._turns,
-            terminated=terminated,
-            truncated=truncated,
+        # An episode that drew nothing was not seeded: no generator is made to say so.
+        seed = -1 if self._np_random is None else self.np_random_seed
+        ok = RolloutStatus.OK
+        rollout = _rollout(
+            task.id, task, task.id, 0, seed, self._turns, terminated, truncated, ok, None
         )
         return self._composer([rollout])[0]

@@ -13,6 +13,7 @@ from gymnasium.error import ResetNeeded
 
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.errors import UserError
+from rlgym_llm.spaces import unseeded
 from rlgym_llm.types import Action, Prompt, Task, Turn
 
 __all__ = ["STATE_VERSION", "EnvState", "EpisodeEnv", "copy_attributes", "episode_attributes"]
@@ -134,16 +135,21 @@ class EpisodeEnv(gymnasium.Env[Prompt, str | Action]):
     def fresh(self) -> Self:
         """Another environment like this one, before its first `reset`.
 
-        It shares the tasks, rewards, plugins and spaces; episode and random state are its own.
+        It shares the tasks, rewards and plugins; episode and random state are its own, that of its
+        spaces too.
         """
         other = object.__new__(type(self))
         made = self.__dict__ if self._made is None else self._made
-        passed_over = _KEPT.union(self.shared)
-        own = {name: value for name, value in made.items() if name not in passed_over}
         other.__dict__.update(self.__dict__)
-        for name in self.__dict__.keys() - made.keys() - _KEPT:
-            del other.__dict__[name]  # the episode's
-        other.__dict__.update(copy_attributes(own, self._unchanging()))
+        if made is not self.__dict__:
+            for name in self.__dict__.keys() - made.keys() - _KEPT:
+                del other.__dict__[name]  # the episode's
+        if made.keys() - _KEPT:
+            passed_over = _KEPT.union(self.shared)
+            own = {name: value for name, value in made.items() if name not in passed_over}
+            other.__dict__.update(copy_attributes(own, self._unchanging()))
+        other.action_space = unseeded(self.action_space)
+        other.observation_space = unseeded(self.observation_space)
         other._made = other._composer = other._task = other._index = None
         other._np_random = other._np_random_seed = None
         other._observation, other._turns, other._is_over = "", (), False

@@ -6,9 +6,13 @@ import math
 from dataclasses import dataclass
 
 from rlgym_llm.errors import UserError
-from rlgym_llm.types import Action, Completion, Message, Prompt, Turn
+from rlgym_llm.types import Action, Completion, FinishReason, Message, Prompt, Turn
+from rlgym_llm.unchecked import unchecked
 
-__all__ = ["TurnOutcome", "as_action", "extended", "turn_record"]
+__all__ = ["OVER", "TurnOutcome", "as_action", "extended", "turn_record"]
+
+# Every step makes them, mostly of values that their checks have nothing to say to.
+_action, _completion, _turn = unchecked(Action), unchecked(Completion), unchecked(Turn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,30 +47,30 @@ class TurnOutcome:
         object.__setattr__(self, "truncated", bool(self.truncated))
 
 
+OVER = TurnOutcome(terminated=True)
+"""The answer to the last action of an episode where there is nothing to say."""
+
+
 def as_action(action: str | Action, env_name: str) -> Action:
     """The action that a string or an action is; UserError for anything else."""
     if isinstance(action, Action):
         return action
     if isinstance(action, str):
-        return Action(text=str(action))
+        return _action(str(action), (), None, FinishReason.STOP, None)
     raise UserError(f"{env_name}.step takes a str or an Action, got {type(action).__name__}")
 
 
 def turn_record(action: Action, outcome: TurnOutcome) -> Turn:
     """What stays of a turn; the ids of its prompt are the runner's, so () here."""
-    completion = Completion(
-        text=action.text,
-        token_ids=action.token_ids,
-        logprobs=action.logprobs,
-        finish_reason=action.finish_reason,
-        raw_text=action.raw_text,
-    )
-    return Turn(
-        new_prompt_token_ids=(),
-        completion=completion,
-        reply=outcome.reply,
-        env_reward=outcome.env_reward,
-    )
+    text, ids, logprobs = action.text, action.token_ids, action.logprobs
+    reason, raw = action.finish_reason, action.raw_text
+    if type(ids) is tuple and logprobs is None and type(reason) is FinishReason:
+        completion = _completion(text, ids, None, None, (), None, reason, raw, None)
+    else:
+        completion = Completion(
+            text=text, token_ids=ids, logprobs=logprobs, finish_reason=reason, raw_text=raw
+        )
+    return _turn((), completion, outcome.reply, outcome.env_reward)
 
 
 def extended(observation: Prompt, action: Action, outcome: TurnOutcome) -> Prompt:

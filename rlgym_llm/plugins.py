@@ -55,6 +55,11 @@ class Plugins:
             for kind, spec in plugin.specs:
                 claim = (plugin.record, spec)
                 self._claims.setdefault((kind, spec_key(spec)), []).append(claim)
+        self._observers = [
+            plugin
+            for plugin in self._loaded
+            if plugin.record.reason is None and plugin.hooks.rlgym_scored.get_hookimpls()
+        ]
         self._failed_observers: set[str] = set()
         self._tables: dict[Kind, dict[str, Spec]] = {}
 
@@ -204,9 +209,7 @@ class Plugins:
         It is named in a RuntimeWarning, once.
         """
         failed: list[tuple[PluginRecord, BaseException]] = []
-        for plugin in self._loaded:
-            if plugin.record.reason is not None:
-                continue
+        for plugin in self._observers:
             try:
                 plugin.hooks.rlgym_scored(cards=cards)
             except (Exception, SystemExit) as failure:  # the boundary around an observer

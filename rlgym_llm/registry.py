@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.machinery
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from rlgym_llm.builtin_envs import BUILTIN_ENVS
 from rlgym_llm.call_signature import check_arguments, named_parameters
 from rlgym_llm.errors import UnknownNameError, UserError
 from rlgym_llm.specs import EnvSpec, Kind
+from rlgym_llm.task_cache import cached, file_key
 
 if TYPE_CHECKING:
     import gymnasium
@@ -25,6 +27,10 @@ __all__ = ["announce_builtin_envs", "find_env", "make", "register_envs"]
 _REGISTRATION = "gymnasium.envs.registration"
 _ID = re.compile(r"(?:rlgym_llm:)?(?:rlgym_llm/)?(?P<name>.+?)(?:-v(?P<version>\d+))?")
 _GYMNASIUM_OPTIONS = ("max_episode_steps", "disable_env_checker")  # of gymnasium.make itself
+_WRAPPING = frozenset((*_GYMNASIUM_OPTIONS, "render_mode"))
+"""Arguments by which Gymnasium chooses its wrappers."""
+_PLAIN = frozenset((str, int, bool, type(None), type(Path())))
+"""Types of arguments that nothing can change and that are compared by value."""
 
 
 def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnasium.Env[Any, Any]:  # noqa: A002  Gymnasium's word
@@ -40,12 +46,48 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
     import gymnasium
 
     from rlgym_llm.plugins import Plugins
-    from rlgym_llm.reward_config import RewardsConfig
 
     plugins = Plugins.installed() if plugins is None else plugins
     spec = find_env(id, plugins)
-    if _takes_plugins(plugins.load(spec)):  # one that makes environments itself
+    entry = plugins.load(spec)
+    if _takes_plugins(entry):  # one that makes environments itself
         kwargs = {"plugins": plugins, **kwargs}
+    key = _key(spec, entry, plugins, {**spec.defaults, **kwargs})
+    if key is None:
+        return _made(spec, plugins, kwargs)
+    made: Any = cached(key, lambda: _made(spec, plugins, kwargs)).unwrapped
+    env = made.fresh()
+    env.spec = object.__new__(type(made.spec))  # as `copy.copy`, which takes three times as long
+    env.spec.__dict__.update(made.spec.__dict__, kwargs=dict(made.spec.kwargs))
+    return gymnasium.wrappers.OrderEnforcing(env)
+
+
+def _key(
+    spec: EnvSpec, entry: Any, plugins: Plugins, arguments: Mapping[str, Any]
+) -> Hashable | None:
+    """What an environment is made of, where one made of the same before may be copied, or None.
+
+    Asks for what `TextEnv.data_files` says, arguments that nobody can change, and no other wrapper.
+    """
+    named = _data_files(entry)
+    if not named or arguments.get(named[0]) is None or not _WRAPPING.isdisjoint(arguments):
+        return None
+    kinds = tuple(map(type, arguments.values()))  # 1, 1.0 and True are equal
+    if not _PLAIN.issuperset(kinds):
+        return None
+    paths = [arguments[name] for name in named if arguments.get(name) is not None]
+    try:
+        files = tuple(map(file_key, paths))
+    except (OSError, TypeError, ValueError):  # no file: the constructor has words for it
+        return None
+    return spec.id, entry, plugins, tuple(arguments.items()), kinds, files
+
+
+def _made(spec: EnvSpec, plugins: Plugins, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+    import gymnasium
+
+    from rlgym_llm.reward_config import RewardsConfig
+
     _check_once(spec, plugins, {*spec.defaults, *kwargs})
     env = gymnasium.make(
         gymnasium.envs.registration.EnvSpec(
@@ -61,6 +103,16 @@ def make(id: str, /, *, plugins: Plugins | None = None, **kwargs: Any) -> gymnas
             if component.reward is not None:
                 plugins.get(Kind.REWARD, component.reward)  # unknown names fail here, not in step
     return env
+
+
+@lru_cache(maxsize=256)
+def _data_files(entry: Any) -> tuple[str, ...]:
+    """What a class of ours says of itself, not what it inherits."""
+    from rlgym_llm.env import TextEnv
+
+    is_ours = isinstance(entry, type) and issubclass(entry, TextEnv)
+    found: tuple[str, ...] = vars(entry).get("data_files", ()) if is_ours else ()
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -82,16 +134,14 @@ def _check_once(spec: EnvSpec, plugins: Plugins, names: set[str]) -> None:
 
 def find_env(id: str, plugins: Plugins) -> EnvSpec:  # noqa: A002  Gymnasium's word
     """The spec that an id names, in any of the spellings of `make`; raises as `make` does."""
-    from rlgym_llm.plugin_loader import spec_key
-
-    parts = _ID.fullmatch(id) if isinstance(id, str) else None
-    if parts is None:
+    key, name, version = _parts(id) if isinstance(id, str) else (None, "", None)
+    if key is None:
         raise UserError(f"an environment id looks like 'math-gsm8k' or 'math-gsm8k-v0', not {id!r}")
-    name, version = parts["name"], parts["version"]
-    key = name if version is None else f"{name}-v{int(version)}"
     try:
         found = plugins.get(Kind.ENV, key)
     except UnknownNameError:
+        from rlgym_llm.plugin_loader import spec_key
+
         existing = [spec_key(spec) for spec in plugins.specs(Kind.ENV) if spec.name == name]
         if not existing:
             raise
@@ -100,6 +150,16 @@ def find_env(id: str, plugins: Plugins) -> EnvSpec:  # noqa: A002  Gymnasium's w
         ) from None
     assert isinstance(found, EnvSpec)
     return found
+
+
+@lru_cache(maxsize=256)
+def _parts(id: str) -> tuple[str | None, str, str | None]:  # noqa: A002  Gymnasium's word
+    """What plugins know the id by, its name, and its version; of no id None."""
+    parts = _ID.fullmatch(id)
+    if parts is None:
+        return None, "", None
+    name, version = parts["name"], parts["version"]
+    return (name if version is None else f"{name}-v{int(version)}"), name, version
 
 
 def register_envs(plugins: Plugins | None = None) -> tuple[str, ...]:

@@ -51,8 +51,17 @@ def score_rollouts(
     if timeout_s is None:
         timeout_s = reward.timeout_s
     bound = BoundReward(reward=reward, name=name or reward.name, timeout_s=timeout_s)
-    if reward.scope == "sample" and not is_batched(reward) and not ctx.components:
-        return [_score_one(bound, rollout, ctx) for rollout in rollouts]  # no record for each
+    return score_bound(bound, rollouts, ctx)
+
+
+def score_bound(bound: BoundReward, rollouts: Sequence[Rollout], ctx: RewardContext) -> list[Score]:
+    """As `score_rollouts`, of a reward that has its name and deadline."""
+    reward = bound.reward
+    if reward.scope == "sample" and not ctx.components:
+        if not is_batched(reward):
+            return [_score_one(bound, rollout, ctx) for rollout in rollouts]  # no record for each
+        if len(rollouts) == 1:
+            return score_call(bound, Call(places=(0,), rollouts=tuple(rollouts), ctx=ctx))
     calls = split_calls(reward, rollouts, ctx)
     return in_order((call, score_call(bound, call)) for call in calls)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -17,7 +17,9 @@ from gymnasium.vector.utils import (
 from rlgym_llm.errors import UserError
 from rlgym_llm.types import Message, Role
 
-__all__ = ["DEFAULT_ALPHABET", "Conversation", "UnicodeText"]
+__all__ = ["DEFAULT_ALPHABET", "Conversation", "UnicodeText", "unseeded"]
+
+_S = TypeVar("_S", bound=Space[Any])
 
 DEFAULT_ALPHABET = "abcXYZ 0123456789+-*/=#.,\n\t\"'\\{}<>éßπ≤√中文あя😀"
 """What `sample` draws from: digits, markers, and scripts beyond ASCII."""
@@ -91,7 +93,6 @@ class Conversation(Space[tuple[Message, ...]]):
 
     def __init__(self, *, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(seed=seed)
-        self._text = UnicodeText()
 
     @property
     def is_np_flattenable(self) -> bool:
@@ -101,10 +102,10 @@ class Conversation(Space[tuple[Message, ...]]):
     def sample(self, mask: None = None, probability: None = None) -> tuple[Message, ...]:
         """A seeded random conversation of one to three messages; masks are not supported."""
         _refuse_masks(mask, probability)
-        self._text._np_random = self.np_random  # one stream, so that one seed fixes it all
+        text = UnicodeText(seed=self.np_random)  # one stream, so that one seed fixes it all
         num_messages = self.np_random.integers(len(_SAMPLE_ROLES)) + 1
         return tuple(
-            Message(role=role, content=self._text.sample()) for role in _SAMPLE_ROLES[:num_messages]
+            Message(role=role, content=text.sample()) for role in _SAMPLE_ROLES[:num_messages]
         )
 
     def contains(self, x: Any) -> bool:
@@ -126,6 +127,21 @@ class Conversation(Space[tuple[Message, ...]]):
         return isinstance(other, Conversation)
 
     __hash__ = None  # type: ignore[assignment]  # as above
+
+
+def unseeded(space: _S) -> _S:
+    """A copy of one of our spaces that draws by itself; a space of another kind as it is.
+
+    >>> space = UnicodeText(max_chars=10, seed=3)
+    >>> unseeded(space) == space, unseeded(space) is space
+    (True, False)
+    """
+    if not isinstance(space, UnicodeText | Conversation):
+        return space
+    other = object.__new__(type(space))
+    other.__dict__.update(space.__dict__)
+    other._np_random = None  # type: ignore[assignment]  # as Gymnasium's own constructor leaves it
+    return other
 
 
 def _refuse_masks(mask: object, probability: object) -> None:

@@ -1,4 +1,4 @@
-"""What was read from data files once, kept for the next environment of this process."""
+"""What was made of data files once, kept for the next environment of this process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["cached", "clear", "file_key"]
 
 _T = TypeVar("_T")
 
-_MOST = 16
+_MOST = 32
 _kept: OrderedDict[Hashable, Any] = OrderedDict()
 _lock = threading.Lock()
 
 
 def cached(key: Hashable, make: Callable[[], _T]) -> _T:
-    """What ``make()`` gave for this key before, or gives now; the last 16 keys are kept.
+    """What ``make()`` gave for this key before, or gives now; the last 32 keys are kept.
 
     What it gives is shared, so nobody may change it. A key that cannot be hashed is not kept, and
     what ``make`` raises is raised every time. Two threads that ask at once may both make it, and

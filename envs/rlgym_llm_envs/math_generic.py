@@ -37,6 +37,7 @@ class MathGenericEnv(DataEnv):
         }
     }
     accuracy: ClassVar[str | None] = "math"
+    data_files: ClassVar[tuple[str, ...]] = ("data", "few_shot_data")
 
     def __init__(self, *, system_prompt: str = BOXED_PROMPT, **options: Any) -> None:
         super().__init__(system_prompt=system_prompt, **options)

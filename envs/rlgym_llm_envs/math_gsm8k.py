@@ -55,6 +55,7 @@ class MathGsm8kEnv(SingleTurnEnv):
         }
     }
     accuracy: ClassVar[str | None] = "math"
+    data_files: ClassVar[tuple[str, ...]] = ("data", "few_shot_data")
 
     def __init__(
         self,

@@ -42,6 +42,7 @@ class TextMatchEnv(DataEnv):
         "components": {"match": {"reward": "exact_match", "weight": 1.0}}
     }
     accuracy: ClassVar[str | None] = "match"
+    data_files: ClassVar[tuple[str, ...]] = ("data", "few_shot_data")
 
     def __init__(
         self,

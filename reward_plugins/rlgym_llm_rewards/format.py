@@ -8,14 +8,16 @@ from typing import Literal
 
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.rewards import Reward, RewardContext
-from rlgym_llm.scores import Score
+from rlgym_llm.scores import Score, ScoreStatus
 from rlgym_llm.types import Rollout
+from rlgym_llm.unchecked import unchecked
 from rlgym_llm_rewards.format_demands import Demand, box_demands, hash_demands, tag_demands
 
 __all__ = ["Format"]
 
 Style = Literal["hash", "boxed", "think", "think_answer", "tags"]
 _TAGS: dict[Style, tuple[str, ...]] = {"think": ("think",), "think_answer": ("think", "answer")}
+_score = unchecked(Score)  # millions are made, of a share of demands
 _TAG = re.compile(r"[A-Za-z][\w-]*")
 
 
@@ -99,7 +101,7 @@ class Format(Reward):
         share = met / len(demands)
         value = share if self.credit == "partial" else float(reason is None)
         info = {"style": self.style, "reason": reason, "met": met, "demands": len(demands)}
-        return Score(name=self.name, value=value, info=info)
+        return _score(self.name, value, ScoreStatus.OK, (), info, None, 0.0)
 
     def _tag_names(self) -> tuple[str, ...]:
         return _TAGS.get(self.style, self.tags)

@@ -35,13 +35,15 @@ class ErrorWatch:
         """
         worst = (self.max_error_rate, "", "")
         for name, found in scores.items():
-            failed = sum(score.status in FAILED for score in found)
+            failed = len([score for score in found if score.status in FAILED])
             with self._lock:
                 recent = self._recent.setdefault(name, _Recent())
                 recent.take(len(found), failed)
                 num_scores, num_failed = recent.num_scores, recent.num_failed
+            if not failed:
+                continue
             rate = num_failed / max(num_scores, _MIN_SCORES)
-            if rate > worst[0] and failed > 0:
+            if rate > worst[0]:
                 worst = (rate, name, f"{num_failed} of its last {num_scores} scores")
         _, name, share = worst
         if name:

@@ -51,6 +51,8 @@ class AsyncScorer:
     its own is scored again.
     """
 
+    holds = True
+
     def __init__(self, bound: BoundReward, *, concurrency: int) -> None:
         self._bound = bound
         self._concurrency = concurrency

@@ -52,6 +52,8 @@ class ProcessScorer:
     to set the reward up, or its ``timeout_s`` where that is longer; 600 s where it has none.
     """
 
+    holds = True
+
     def __init__(
         self,
         bound: BoundReward,

@@ -66,6 +66,8 @@ def listed(values: Any, num_rollouts: int) -> Sequence[Any]:
     rlgym_llm.scorers.read_score.WrongListError: returned a dict; return a list of 2 scores, one \
 a rollout
     """
+    if type(values) is list and len(values) == num_rollouts:
+        return values
     if isinstance(values, Mapping | Set | str | bytes | Score | None) or not hasattr(
         values, "__iter__"
     ):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, get_args
 
 from rlgym_llm.cores import num_cores
 from rlgym_llm.errors import ConfigError, did_you_mean
 from rlgym_llm.rewards import Backend, Reward, RewardContext, check_backend
-from rlgym_llm.score import close_reward, score_rollouts, setup_reward
+from rlgym_llm.score import close_reward, score_bound, setup_reward
 from rlgym_llm.scorers.call import BoundReward, Pending
 from rlgym_llm.scorers.source import RewardSource, reward_source
 from rlgym_llm.types import Rollout
@@ -29,6 +30,9 @@ class Scorer(Protocol):
     What a reward does wrong on a rollout is a `Score` without value and with an error that names
     both. RewardError, which names the reward, is of its setup and its close alone.
     """
+
+    holds: bool
+    """Whether `setup` makes anything that `close` gives back."""
 
     def setup(self, ctx: RewardContext) -> None:
         """Makes what scoring needs; called once before the first score."""
@@ -50,22 +54,23 @@ class InlineScorer:
     """Scores in the thread that asks for the result."""
 
     def __init__(self, bound: BoundReward) -> None:
-        self._bound = bound
+        self.bound = bound
+        # Most rewards set nothing up, and then there is nothing to close.
+        hooks = (bound.reward.setup, bound.reward.close)
+        self.holds = [getattr(h, "__func__", h) for h in hooks] != [Reward.setup, Reward.close]
 
     def setup(self, ctx: RewardContext) -> None:
         """Sets the reward up."""
-        setup_reward(self._bound, ctx)
+        setup_reward(self.bound, ctx)
 
     def submit(self, rollouts: Sequence[Rollout], ctx: RewardContext, *, name: str) -> Pending:
         """Starts nothing; the result scores."""
-        bound = self._bound
-        return partial(
-            score_rollouts, bound.reward, rollouts, ctx, name=name, timeout_s=bound.timeout_s
-        )
+        bound = self.bound if name == self.bound.name else replace(self.bound, name=name)
+        return partial(score_bound, bound, rollouts, ctx)
 
     def close(self) -> None:
         """Closes the reward."""
-        close_reward(self._bound)
+        close_reward(self.bound)
 
 
 def make_scorer(

@@ -41,6 +41,8 @@ class ThreadScorer:
     later is nobody's. After 64 such calls that have not come back, what is left is an error.
     """
 
+    holds = True
+
     def __init__(self, bound: BoundReward, *, num_threads: int) -> None:
         self._bound = bound
         self._num_threads = num_threads

@@ -126,6 +126,13 @@ def test_a_cut_completion_truncates_and_does_not_terminate(env, reason):
     assert not FakeComposer.seen[0].terminated
 
 
+def test_a_completion_that_disagrees_with_itself_is_refused(env):
+    for wrong in ({"token_ids": (5, 6), "logprobs": (-0.1,)}, {"finish_reason": "long"}):
+        env.reset(options={"index": 0})
+        with pytest.raises(ValueError, match=r"1 logprobs|long"):
+            env.step(Action(text="2", **wrong))
+
+
 def test_a_turn_limit_truncates_and_the_reward_comes_once():
     env = Guess(tasks=TASKS, max_turns=3)
     env.reset(seed=1, options={"index": 0})

@@ -7,7 +7,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlgym_llm.spaces import Conversation, UnicodeText
+from rlgym_llm.spaces import Conversation, UnicodeText, unseeded
 from rlgym_llm.types import Message
 
 SPACES = [UnicodeText(max_chars=50), Conversation()]
@@ -46,6 +46,18 @@ def test_a_conversation_holds_messages_only():
     assert (message,) in Conversation()
     assert [message] not in Conversation()
     assert (message, "hi") not in Conversation()
+
+
+@pytest.mark.parametrize("space", SPACES, ids=repr)
+def test_a_copy_draws_by_itself(space):
+    space.seed(3)
+    first = [space.sample() for _ in range(5)]
+    space.seed(3)
+    other = unseeded(space)
+    assert other == space
+    other.seed(4)
+    assert [other.sample() for _ in range(5)] != first
+    assert [space.sample() for _ in range(5)] == first
 
 
 @pytest.mark.parametrize("space", SPACES, ids=repr)

@@ -13,6 +13,7 @@ from rlgym_llm.unchecked import unchecked
 from rlgym_llm_rewards.math.batch import verify_many
 from rlgym_llm_rewards.math.policy import Policy
 from rlgym_llm_rewards.math.verdict import Verdict, VerdictStatus
+from rlgym_llm_rewards.math.verify import verify
 
 __all__ = ["Math"]
 
@@ -45,10 +46,14 @@ class Math(Policy, Reward):
 
     def score(self, rollout: Rollout, ctx: RewardContext) -> Score:
         """The verdict as a score."""
-        return self.score_batch([rollout], ctx)[0]
+        task = rollout.task
+        verdict = verify(rollout.text, task.answer or "", prompt=prompt_text(task), policy=self)
+        return self._scored(rollout, verdict)
 
     def score_batch(self, rollouts: Sequence[Rollout], ctx: RewardContext) -> list[Score]:
         """The verdicts as scores; proofs of several run side by side."""
+        if len(rollouts) == 1:
+            return [self.score(rollouts[0], ctx)]
         tasks = [rollout.task for rollout in rollouts]
         verdicts = verify_many(
             [rollout.text for rollout in rollouts],
