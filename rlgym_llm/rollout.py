@@ -21,6 +21,7 @@ from rlgym_llm.generate import AsyncGenerator, Generator, SamplingParams
 from rlgym_llm.types import Rollout, RolloutGroup, Task
 
 __all__ = [
+    "REPEATABLE",
     "EpisodeLimits",
     "EpisodeSpec",
     "group_specs",
@@ -30,7 +31,7 @@ __all__ = [
     "stable_seed",
 ]
 
-_REPEATABLE = Batching(linger_s=1.0)
+REPEATABLE = Batching(linger_s=1.0)
 """A machine under load makes an environment slow, but not by a second: batches repeat."""
 
 
@@ -70,7 +71,7 @@ def run_groups(
     make_env: MakeEnv,
     generator: Generator | AsyncGenerator,
     params: SamplingParams,
-    batching: Batching | None = None,
+    batching: Batching | None = REPEATABLE,
     on_group: Callable[[int, RolloutGroup], None] | None = None,
     caller: CallersThread | None = None,
     **limits: Unpack[EpisodeLimits],
@@ -117,7 +118,7 @@ def run_episodes(
     make_env: MakeEnv,
     generator: Generator | AsyncGenerator,
     params: SamplingParams,
-    batching: Batching | None = None,
+    batching: Batching | None = REPEATABLE,
     on_rollout: Callable[[Rollout], None] | None = None,
     caller: CallersThread | None = None,
     **limits: Unpack[EpisodeLimits],
@@ -127,15 +128,14 @@ def run_episodes(
     Give an `EnvPool` as ``make_env`` to keep environments from call to call. Environments run in
     threads; ``generate`` is called in this one, unless ``batching`` allows several batches at a
     time. By default all episodes that need a turn go as one batch, and a seeded run gives the same
-    batches again. A failure is data: the rollout carries the status (environment_error,
-    generator_error, tool_error, timeout) and the error, and the other episodes go on.
+    batches again; with ``batching`` None a generator with ``sample`` is asked turn by turn. A
+    failure is data: the rollout carries the status (environment_error, generator_error, tool_error,
+    timeout) and the error, and the other episodes go on.
 
     ``on_rollout`` hears of each rollout as it ends, on the loop's thread. Whoever gives ``caller``
     can end the run early from another thread with its ``cancel``: CancelledError is raised here.
     """
     caller = caller or CallersThread()
-    if batching is None and isinstance(generator, Generator):
-        batching = _REPEATABLE
     is_one_at_a_time = batching is not None and batching.max_in_flight == 1
     runner = EpisodeRunner(
         make_env=make_env,

@@ -9,7 +9,7 @@ from rlgym_llm.env import TextEnv, TurnOutcome
 from rlgym_llm.episodes.batching import Batching, BatchingGenerator
 from rlgym_llm.errors import GeneratorError, UserError
 from rlgym_llm.generate import GenerateRequest, SamplingParams, ScriptedGenerator
-from rlgym_llm.rollout import group_specs, run_episodes
+from rlgym_llm.rollout import REPEATABLE, group_specs, run_episodes
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import Message, Task
 
@@ -48,7 +48,7 @@ class Recording(ScriptedGenerator):
         return super().generate(requests)
 
 
-def run(generator, batching=None, *, make_env=Chat, **limits):
+def run(generator, batching=REPEATABLE, *, make_env=Chat, **limits):
     specs = group_specs(list(TASKS), group_size=1, seed=0)
     return run_episodes(
         specs, make_env=make_env, generator=generator, params=PARAMS, batching=batching, **limits

@@ -32,9 +32,11 @@ from rlgym_llm_trainers.interrupt import catch_interrupt
 from rlgym_llm_trainers.loggers import MetricLogger
 from rlgym_llm_trainers.metrics import finalize
 from rlgym_llm_trainers.model import save_policy
+from rlgym_llm_trainers.off_policy import correct
 from rlgym_llm_trainers.rollout_metrics import finite, rollout_metrics
 from rlgym_llm_trainers.run_rewards import success
 from rlgym_llm_trainers.session import Session
+from rlgym_llm_trainers.staleness import staleness_metrics
 from rlgym_llm_trainers.task_order import epoch_of
 from rlgym_llm_trainers.validate import Validation, validate
 
@@ -65,7 +67,6 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
     total_steps = session.total_steps
     view.start(total_steps)
     with catch_interrupt() as interrupt, closing(_collector(session)) as collector:
-        session.generator.sync(session.generator.policy_version)  # nothing stale, from the start
         if session.val_tasks and (config.trainer.val_before_train or config.trainer.val_only):
             first = last = _validate(session, step=0)
             _log(session, loggers, 0, last.metrics)
@@ -105,8 +106,9 @@ def _train_step(session: Session, collector: Collector, step: int) -> dict[str, 
     assert session.sampler is not None, "a run that trains has tasks"
 
     view.phase("generating")
+    version = session.generator.policy_version
     with clock("gen"):  # where sampling runs ahead of the learner, what is left to wait for
-        collected = collector.collect(step, version=session.generator.policy_version)
+        collected = collector.collect(step, version=version)
     tasks = [group.task for group in collected.groups]
     rollouts = collected.rollouts
 
@@ -121,6 +123,13 @@ def _train_step(session: Session, collector: Collector, step: int) -> dict[str, 
     if session.learner.has_reference:
         with clock("ref"):
             samples = session.learner.add_reference(samples)
+    with clock("old_log_prob"):
+        samples, corrected = correct(
+            session.learner,
+            samples,
+            config.algorithm.rollout_correction,
+            max_staleness=config.rollout.max_staleness,
+        )
     with clock("adv"):
         rewards, kl = shape_rewards(config.algorithm, cards, samples)
         estimate = functools.partial(
@@ -133,8 +142,8 @@ def _train_step(session: Session, collector: Collector, step: int) -> dict[str, 
             advantages = gdpo_advantages(cards, advantages, estimate)
         samples = with_advantages(samples, rollouts, advantages)
     with clock("update_actor"):
-        learned = session.learner.update(samples, step=step) if samples else {}
-    synced = session.generator.sync(session.generator.policy_version + 1)
+        learned = session.learner.update(samples, step=step, version=version) if samples else {}
+    synced = session.generator.sync(version + 1)
     encode = functools.partial(session.policy.tokenizer.encode, add_special_tokens=False)
 
     return finite(
@@ -143,7 +152,9 @@ def _train_step(session: Session, collector: Collector, step: int) -> dict[str, 
             **scoring_metrics(cards),
             **session.sampler.metrics(),
             **collected.metrics,
+            **staleness_metrics(rollouts, version),
             **finalize(kl),
+            **corrected,
             **learned,
             **synced,
             **clock.metrics(num_tokens=sum(sample.num_tokens for sample in samples)),

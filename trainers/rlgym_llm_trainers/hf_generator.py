@@ -16,6 +16,7 @@ from rlgym_llm.errors import GeneratorError
 from rlgym_llm.generate import GenerateRequest, Tools
 from rlgym_llm.types import Completion, FinishReason, Message, Prompt
 from rlgym_llm_trainers.chat import prompt_ids, reply_ids
+from rlgym_llm_trainers.detokenize import Detokenizer
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.sampling import draw_tokens, keep_top, row_noise
 
@@ -37,7 +38,7 @@ class HFGenerator:
         self._policy = policy
         self._max_num_seqs = max_num_seqs
         self._policy_version = policy_version
-        self._special_ids = frozenset(policy.tokenizer.all_special_ids)
+        self._detokenize = Detokenizer(policy.tokenizer, policy.eos_token_ids)
 
     has_own_weights: bool = False
 
@@ -122,11 +123,11 @@ class HFGenerator:
             logits = self._decode(state, drawn)
 
         rows_of_ids = [sampled[i, : lengths[i]].tolist() for i in range(len(requests))]
-        texts = self._policy.tokenizer.batch_decode(rows_of_ids, skip_special_tokens=True)
+        texts = self._detokenize(rows_of_ids)
         return [
             Completion(
-                text=texts[i],
-                raw_text=self._raw_text(rows_of_ids[i], texts[i]),
+                text=texts[i][0],
+                raw_text=texts[i][1],
                 token_ids=tuple(rows_of_ids[i]),
                 logprobs=tuple(logprobs[i, : lengths[i]].tolist()),
                 version_spans=((0, int(lengths[i]), self._policy_version),),
@@ -134,15 +135,6 @@ class HFGenerator:
             )
             for i in range(len(requests))
         ]
-
-    def _raw_text(self, ids: list[int], text: str) -> str | None:
-        """The text with its special tokens, without the closing one; None where it has no other."""
-        if ids and ids[-1] in self._policy.eos_token_ids:
-            ids = ids[:-1]
-        if self._special_ids.isdisjoint(ids):
-            return None
-        raw: str = self._policy.tokenizer.decode(ids, skip_special_tokens=False)
-        return raw if raw != text else None
 
     def _prefill(self, requests: Sequence[GenerateRequest]) -> tuple[_DecodeState, Tensor]:
         """Runs each different prompt once, then spreads its cache over its requests."""

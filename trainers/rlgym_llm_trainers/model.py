@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from rlgym_llm.errors import ConfigError, RlgymError, UserError
+from rlgym_llm_trainers.token_side import eos_ids
 
 __all__ = [
     "Policy",
@@ -129,7 +130,7 @@ def load_policy(
     model.eval()
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    eos_token_ids = _eos_token_ids(model, tokenizer)
+    eos_token_ids = eos_ids(tokenizer.eos_token_id, model.generation_config.eos_token_id)
     pad = tokenizer.pad_token_id
     if pad is None:
         pad = min(eos_token_ids, default=0)
@@ -191,16 +192,6 @@ def _disable_dropout(model: nn.Module) -> None:
             module.p = 0.0
         if isinstance(getattr(module, "attention_dropout", None), float):
             module.attention_dropout = 0.0
-
-
-def _eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    found: set[int] = set()
-    for value in (tokenizer.eos_token_id, model.generation_config.eos_token_id):
-        if isinstance(value, int):
-            found.add(value)
-        elif value is not None:
-            found.update(int(item) for item in value)
-    return frozenset(found)
 
 
 def weights_digest(policy: Policy) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,15 +15,16 @@ from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.env import TextEnv
 from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.errors import ConfigError, DataError
-from rlgym_llm.generate import Generator, SamplingParams
+from rlgym_llm.generate import AsyncGenerator, Generator, SamplingParams
 from rlgym_llm.mixture import Mixture
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.rollout import EpisodeLimits
-from rlgym_llm.specs import Kind
+from rlgym_llm.specs import GeneratorSpec, Kind
 from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.environments import Openings, starter_kit_of
 from rlgym_llm_trainers.model import Policy, check_model_path, load_policy, pick_device
+from rlgym_llm_trainers.token_side import TokenSide, load_token_side
 from rlgym_llm_trainers.training_generator import TrainingGenerator
 
 __all__ = [
@@ -45,6 +48,7 @@ class ModelSource:
 
     path: str | Path
     device: torch.device
+    generator: GeneratorSpec
     make_generator: Callable[..., TrainingGenerator]
 
 
@@ -53,27 +57,55 @@ def find_model(config: TrainConfig, plugins: Plugins) -> ModelSource:
 
     Raises UserError for an unknown generator, a path that is no model and a device that is absent.
     """
-    name = "hf" if config.rollout.name == "auto" else config.rollout.name
-    make_generator = plugins.load(plugins.get(Kind.GENERATOR, name))
+    device = pick_device(config.trainer.device)
+    spec = plugins.get(Kind.GENERATOR, _generator_name(config, device))
+    assert isinstance(spec, GeneratorSpec)
+    make_generator = plugins.load(spec)
+    if config.rollout.num_workers:
+        make_generator = _in_processes(config, spec)
     path = config.model.path or starter_kit_of(config, plugins).model
     check_model_path(path)
-    device = pick_device(config.trainer.device)
-    return ModelSource(path=path, device=device, make_generator=make_generator)
+    return ModelSource(path=path, device=device, generator=spec, make_generator=make_generator)
 
 
-def open_model(config: TrainConfig, source: ModelSource) -> tuple[Policy, TrainingGenerator]:
-    """Loads the model and makes its generator.
+def _generator_name(config: TrainConfig, device: torch.device) -> str:
+    if config.rollout.name != "auto":
+        return config.rollout.name
+    has_vllm = device.type == "cuda" and importlib.util.find_spec("vllm") is not None
+    return "vllm" if has_vllm else "hf"
 
-    Raises UserError where the model does not load, or has fewer positions than the longest prompt
-    and the longest response need.
+
+def _in_processes(config: TrainConfig, spec: GeneratorSpec) -> Callable[..., TrainingGenerator]:
+    from rlgym_llm_trainers.ray_pool.generator import RayGenerator
+
+    if not spec.worker:
+        raise ConfigError(
+            f"--rollout.num_workers {config.rollout.num_workers}: generator {spec.name!r} runs in "
+            "this process only; take 0"
+        )
+    return functools.partial(RayGenerator, spec=spec)
+
+
+def open_model(
+    config: TrainConfig, source: ModelSource
+) -> tuple[Policy | TokenSide, TrainingGenerator]:
+    """Loads the model, makes its generator, and gives that the weights.
+
+    Of a generator whose weights are elsewhere and stay there, a server say, only the tokenizer is
+    loaded. Raises UserError where the model does not load, or has fewer positions than the longest
+    prompt and the longest response need.
     """
-    policy = load_policy(
-        source.path,
-        device=source.device,
-        dtype=config.model.dtype,
-        trust_remote_code=config.model.trust_remote_code,
-        gradient_checkpointing=config.model.enable_gradient_checkpointing,
-    )
+    policy: Policy | TokenSide
+    if source.generator.trains:
+        policy = load_policy(
+            source.path,
+            device=source.device,
+            dtype=config.model.dtype,
+            trust_remote_code=config.model.trust_remote_code,
+            gradient_checkpointing=config.model.enable_gradient_checkpointing,
+        )
+    else:
+        policy = load_token_side(source.path, trust_remote_code=config.model.trust_remote_code)
     needed = config.data.max_prompt_length + config.data.max_response_length
     if policy.max_positions is not None and needed > policy.max_positions:
         raise ConfigError(
@@ -81,7 +113,9 @@ def open_model(config: TrainConfig, source: ModelSource) -> tuple[Policy, Traini
             f"--data.max_response_length {config.data.max_response_length} need {needed} "
             f"positions, but the model {policy.path} has {policy.max_positions}"
         )
-    return policy, source.make_generator(policy, config)
+    generator = source.make_generator(policy, config)
+    generator.sync(generator.policy_version)  # before anything is sampled, whatever the step
+    return policy, generator
 
 
 def validation_tasks(
@@ -151,7 +185,7 @@ def validation_params(config: TrainConfig) -> SamplingParams:
     )
 
 
-def episode_limits(config: TrainConfig, policy: Policy) -> EpisodeLimits:
+def episode_limits(config: TrainConfig, policy: Policy | TokenSide) -> EpisodeLimits:
     """Budgets of an episode, in training, validation and evaluation."""
     return EpisodeLimits(
         max_turns=config.rollout.max_turns,
@@ -163,7 +197,9 @@ def episode_limits(config: TrainConfig, policy: Policy) -> EpisodeLimits:
     )
 
 
-def turn_batching(config: TrainConfig) -> Batching:
-    """How turns become batches; the generator shares the learner's weights, so one at a time."""
+def turn_batching(config: TrainConfig, generator: TrainingGenerator) -> Batching | None:
+    """How turns become batches, one at a time; None for a generator that makes its own."""
+    if isinstance(generator, AsyncGenerator):
+        return None
     wanted = config.rollout.batching
     return Batching(max_size=wanted.max_size, linger_s=wanted.linger_s, max_in_flight=1)

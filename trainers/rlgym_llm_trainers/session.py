@@ -28,6 +28,7 @@ from rlgym_llm_trainers.console import View
 from rlgym_llm_trainers.environments import has_validation_tasks, make_env
 from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.model import Policy, make_reference
+from rlgym_llm_trainers.off_policy import correction_rules
 from rlgym_llm_trainers.preparation import (
     episode_limits,
     find_model,
@@ -72,7 +73,7 @@ class Session:
     val_params: SamplingParams
     limits: EpisodeLimits
     """Budgets of an episode, in training and in validation."""
-    batching: Batching
+    batching: Batching | None
     """How turns become batches for the generator."""
     total_steps: int
 
@@ -111,6 +112,11 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     ):
         _check_dump_folder(key, folder)
     source = find_model(config, plugins)
+    if not source.generator.trains:
+        raise ConfigError(
+            f"--rollout.name {source.generator.name}: its weights cannot be renewed, so it is for "
+            "evaluation only; train with hf or vllm"
+        )
 
     trains = not config.trainer.val_only
     train_env = make_env(config, plugins, role="train") if trains else None
@@ -123,6 +129,7 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     val_composer = RewardComposer(rewards, plugins, evaluation=True)
 
     policy, generator = open_model(config, source)
+    assert isinstance(policy, Policy), "what trains has weights"
     _check_overlap(config, generator)
     view.phase("reading tasks")
     train_tasks: tuple[Task, ...] = ()
@@ -173,7 +180,7 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         ),
         val_params=validation_params(config),
         limits=episode_limits(config, policy),
-        batching=turn_batching(config),
+        batching=turn_batching(config, generator),
         total_steps=(plan.total_steps or 0) if trains else 0,
     )
 
@@ -204,6 +211,7 @@ def _check_staleness(config: TrainConfig) -> None:
     rollout = config.rollout
     if rollout.stale == "drop" and not rollout.max_staleness:
         raise ConfigError("--rollout.stale drop has no effect with --rollout.max_staleness 0")
+    correction_rules(config.algorithm.rollout_correction, max_staleness=rollout.max_staleness)
 
 
 def _check_overlap(config: TrainConfig, generator: TrainingGenerator) -> None:

@@ -12,7 +12,7 @@ from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env_pool import MakeEnv
 from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.generate import Generator, SamplingParams
-from rlgym_llm.rollout import EpisodeLimits, run_groups
+from rlgym_llm.rollout import REPEATABLE, EpisodeLimits, run_groups
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout, Task
 from rlgym_llm_trainers.run_rewards import Accuracy
@@ -40,7 +40,7 @@ def validate(
     seed: int,
     accuracy: Accuracy | str | None,
     limits: EpisodeLimits,
-    batching: Batching | None = None,
+    batching: Batching | None = REPEATABLE,
     step: int | None = None,
 ) -> Validation:
     """Samples ``num_samples`` rollouts of each task and scores them; see `validation_metrics`.
