@@ -35,7 +35,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (
     *("rewards.md", "write_a_reward.md", "composition.md", "score.md"),
     *("environments.md", "distribution.md", "multi_turn.md", "tools.md", "mixtures.md"),
-    *("episodes.md", "adapters.md"),
+    *("episodes.md", "adapters.md", "off_policy.md", "weight_sync.md"),
     *sorted(f"environments/{path.name}" for path in (DOCS / "environments").iterdir()),
 )
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -92,8 +92,8 @@ class TestBuiltIn:
             ),
         }
         assert brings["trainers"] == {
-            Kind.COMMAND: ("eval", "train"),
-            Kind.GENERATOR: ("hf",),
+            Kind.COMMAND: ("eval", "rollout", "train"),
+            Kind.GENERATOR: ("hf", "openai", "vllm"),
             Kind.ADVANTAGE: ("grpo",),
             Kind.POLICY_LOSS: ("ppo_clip",),
         }

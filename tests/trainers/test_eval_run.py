@@ -32,6 +32,7 @@ PLUGIN = """
 
     class Script(ScriptedGenerator):
         has_own_weights = False
+        sample = None  # it makes no batches of its own
 
         def __init__(self, policy, config):
             super().__init__(LINES)

@@ -26,13 +26,31 @@ _SPECS: dict[Kind, list[Spec]] = {
             entry_point="rlgym_llm_trainers.eval_cli:main",
             description="sample a model on an environment: accuracy, pass@k, maj@k",
         ),
+        CommandSpec(
+            name="rollout",
+            entry_point="rlgym_llm_trainers.rollout_cli:main",
+            description="collect and store rollouts of a model, without training",
+        ),
     ],
     Kind.GENERATOR: [
         GeneratorSpec(
             name="hf",
             entry_point="rlgym_llm_trainers.hf_generator:HFGenerator.from_config",
-            description="transformers, in this process",
-        )
+            description="transformers: the learner's own weights, or copies in processes",
+            worker="rlgym_llm_trainers.ray_pool.hf_worker:HFWorker.from_spec",
+        ),
+        GeneratorSpec(
+            name="vllm",
+            entry_point="rlgym_llm_trainers.vllm_engine.generator:VLLMGenerator.from_config",
+            description="vLLM, in this process or in processes of its own",
+            worker="rlgym_llm_trainers.vllm_engine.worker:make_vllm_worker",
+        ),
+        GeneratorSpec(
+            name="openai",
+            entry_point="rlgym_llm_trainers.openai_generator:OpenAIGenerator.from_config",
+            description="an OpenAI-compatible server; evaluation only",
+            trains=False,
+        ),
     ],
     Kind.ADVANTAGE: [
         AdvantageSpec(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rlgym_llm_trainers.eval_rows import EvalRow
+from rlgym_llm_trainers.progress_bar import ProgressBar
 
 __all__ = ["BarProgress", "SilentProgress", "open_progress"]
 
@@ -35,15 +35,7 @@ class BarProgress(SilentProgress):
     def __init__(self, total: int, accuracy: str | None, console: Console) -> None:
         self._accuracy = accuracy
         self._sum, self._count = 0.0, 0
-        self._progress = Progress(
-            TextColumn("rollouts"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}"),
-            TimeRemainingColumn(),
-            console=console,
-        )
-        self._bar = self._progress.add_task("", total=total)
+        self._bar = ProgressBar("rollouts", total, console)
 
     def advance(self, rows: Sequence[EvalRow]) -> None:
         """Moves the bar and renews the accuracy."""
@@ -51,15 +43,15 @@ class BarProgress(SilentProgress):
         found = [score for score in scores if score is not None]
         self._sum, self._count = self._sum + sum(found), self._count + len(found)
         shown = f"accuracy {self._sum / self._count:.1%}" if self._count else ""
-        self._progress.update(self._bar, advance=len(rows), description=shown)
+        self._bar.advance(len(rows), shown)
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        self._bar.__enter__()
         return self
 
     def close(self) -> None:
         """Leaves the bar as it is."""
-        self._progress.stop()
+        self._bar.close()
 
 
 def open_progress(total: int, accuracy: str | None) -> SilentProgress:

@@ -23,13 +23,14 @@ from rlgym_llm.rewards import full_mark
 from rlgym_llm.rollout import EpisodeSpec, group_specs, run_episodes, stable_seed
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout, RolloutStatus
-from rlgym_llm_trainers.eval_folder import EvalFolder, choose_eval_folder
+from rlgym_llm_trainers.eval_folder import choose_eval_folder
 from rlgym_llm_trainers.eval_progress import open_progress
 from rlgym_llm_trainers.eval_rows import EvalRow, eval_row
 from rlgym_llm_trainers.eval_session import EvalSession, open_eval
 from rlgym_llm_trainers.eval_settings import EvalSettings
 from rlgym_llm_trainers.eval_summary import summarize
 from rlgym_llm_trainers.interrupt import Interrupt, catch_interrupt
+from rlgym_llm_trainers.rollout_files import RolloutFiles
 
 __all__ = ["EvalResult", "run_eval"]
 
@@ -56,24 +57,24 @@ def run_eval(settings: EvalSettings) -> EvalResult:
     costs that batch.
     """
     config = settings.config
-    folder = choose_eval_folder(settings.output, name=config.env.id)
+    files = choose_eval_folder(settings.output, name=config.env.id)
     session = open_eval(settings, _note)
     try:
-        with folder.claimed(session.fixed):
+        with files.claimed(session.fixed):
             specs = group_specs(
                 session.tasks,
                 group_size=settings.num_samples,
                 seed=stable_seed(config.trainer.seed, "val"),
             )
-            if settings.retry_errors and (num_dropped := folder.drop_failed()):
+            if settings.retry_errors and (num_dropped := files.drop_failed()):
                 _note(f"{num_dropped} failed rollouts are sampled again")
             try:
                 with catch_interrupt("ending after this batch") as interrupt:
-                    rows = _sample(settings, session, folder, specs, interrupt)
+                    rows = _sample(settings, session, files, specs, interrupt)
             except RlgymError as error:
                 if not isinstance(error, UserError):
                     error.add_note(
-                        f"{folder.path} holds the rollouts before, and goes on from them"
+                        f"{files.output} holds the rollouts before, and goes on from them"
                     )
                 raise
             summary = summarize(
@@ -83,17 +84,17 @@ def run_eval(settings: EvalSettings) -> EvalResult:
                 ks=settings.ks,
                 accuracy=_judge(session),
                 right_from=_right_from(session, _judge(session)),
-                totals=folder.totals(),
+                totals=files.totals(),
                 about={"env": session.fixed["env"]["id"], "model": session.fixed["model"]["path"]},
             )
-            folder.write_summary(summary)
+            files.write_summary(summary)
     finally:
         session.close()
     is_whole = len(rows) == len(specs)
     if not is_whole:
         _note(f"{len(rows)} of {len(specs)} rollouts are there; the same command again goes on")
     return EvalResult(
-        folder=folder.path,
+        folder=files.output,
         summary=summary,
         num_failed=sum(row.has_failed for row in rows.values()),
         was_interrupted=not is_whole,
@@ -103,13 +104,13 @@ def run_eval(settings: EvalSettings) -> EvalResult:
 def _sample(
     settings: EvalSettings,
     session: EvalSession,
-    folder: EvalFolder,
+    files: RolloutFiles,
     specs: Sequence[EpisodeSpec],
     interrupt: Interrupt,
 ) -> dict[str, EvalRow]:
     """Samples the specs that are not stored yet; the rows of all that are there in the end."""
-    with folder.writer() as writer:
-        rows = _stored_rows(session, folder, specs)
+    with files.writer() as writer:
+        rows = _stored_rows(session, files, specs)
         if rows:
             _note(f"{len(rows)} of {len(specs)} rollouts are there already")
         with open_progress(len(specs), _judge(session)) as progress:
@@ -134,7 +135,7 @@ def _sample(
                 sampled = time.perf_counter()
                 cards = session.composer(rollouts)
                 writer.write([rollouts[i] for i in missing], [cards[i] for i in missing])
-                folder.add_timing(
+                files.add_timing(
                     {
                         "num_tokens": sum(rollout.num_tokens for rollout in rollouts),
                         "gen_s": sampled - started,
@@ -154,15 +155,15 @@ def _sample(
 
 
 def _stored_rows(
-    session: EvalSession, folder: EvalFolder, specs: Sequence[EpisodeSpec]
+    session: EvalSession, files: RolloutFiles, specs: Sequence[EpisodeSpec]
 ) -> dict[str, EvalRow]:
     wanted = {spec.id for spec in specs}
     rows: dict[str, EvalRow] = {}
-    for record in folder.records():
+    for record in files.records():
         rollout, card = record.rollout, record.card
         if rollout.id not in wanted or rollout.id in rows:
             what = "is stored twice" if rollout.id in rows else "is none of this evaluation's"
-            raise DataError(f"rollout {rollout.id} {what}", path=folder.rollouts)
+            raise DataError(f"rollout {rollout.id} {what}", path=files.rollouts)
         assert card is not None, "checked when it was read"
         rows[rollout.id] = _row(session, rollout, card)
     return rows

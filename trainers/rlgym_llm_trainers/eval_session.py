@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +10,14 @@ from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.generate import Generator, SamplingParams
-from rlgym_llm.registry import find_env
-from rlgym_llm.reward_config import build_rewards
 from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.environments import make_env
 from rlgym_llm_trainers.eval_settings import EvalSettings
-from rlgym_llm_trainers.model import Policy, weights_digest
+from rlgym_llm_trainers.fixed_settings import fixed_settings
+from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.preparation import (
+    closed_on_error,
     episode_limits,
     find_model,
     open_model,
@@ -27,6 +26,7 @@ from rlgym_llm_trainers.preparation import (
     validation_tasks,
 )
 from rlgym_llm_trainers.run_rewards import Accuracy, accuracy_of, rewards_of
+from rlgym_llm_trainers.token_side import TokenSide
 
 __all__ = ["EvalSession", "open_eval"]
 
@@ -35,7 +35,7 @@ __all__ = ["EvalSession", "open_eval"]
 class EvalSession:
     """All that an evaluation needs, made and checked."""
 
-    policy: Policy
+    policy: Policy | TokenSide
     generator: Generator
     tasks: tuple[Task, ...]
     """Those whose prompt fits ``data.max_prompt_length``."""
@@ -45,7 +45,7 @@ class EvalSession:
     """The reward component that says whether an answer is right."""
     params: SamplingParams
     limits: EpisodeLimits
-    batching: Batching
+    batching: Batching | None
     """How turns become batches for the generator."""
     fixed: dict[str, Any]
     """What the rollouts and their scores depend on, as plain data."""
@@ -68,32 +68,18 @@ def open_eval(settings: EvalSettings, note: Callable[[str], None]) -> EvalSessio
     rewards = rewards_of(config, env)
     composer = RewardComposer(rewards, plugins, evaluation=True)
     policy, generator = open_model(config, source)
-    tasks = validation_tasks(config, env, generator, note)
-    budgets = {
-        name: value
-        for name in ("max_turns", "max_seconds")
-        if (value := getattr(config.rollout, name)) is not None
-    }
-    fixed = {
-        "env": {"id": find_env(config.env.id, plugins).id, "kwargs": dict(config.env.kwargs)},
-        "model": {
-            "path": config.model.path or "starter",
-            "dtype": config.model.dtype,
-            "weights": weights_digest(policy),
-        },
-        "tasks": {"count": len(tasks), "ids": _digest(task.id for task in tasks)},
-        "rollout": {"name": config.rollout.name, "n": settings.num_samples, **budgets},
-        "sampling": {
-            "temperature": config.rollout.val_kwargs.temperature,
-            "top_p": config.rollout.val_kwargs.top_p,
-            "top_k": config.rollout.val_kwargs.top_k,
-            "max_prompt_length": config.data.max_prompt_length,
-            "max_response_length": config.data.max_response_length,
-        },
-        "seed": config.trainer.seed,
-        "rewards": rewards.model_dump(mode="json", exclude_defaults=True),
-        "reward_versions": {n: r.version for n, r in build_rewards(rewards, plugins).items()},
-    }
+    params = validation_params(config)
+    with closed_on_error(generator):
+        tasks = validation_tasks(config, env, generator, note)
+        fixed = fixed_settings(
+            config,
+            plugins,
+            policy=policy,
+            tasks=tasks,
+            num_samples=settings.num_samples,
+            params=params,
+            rewards=rewards,
+        )
     return EvalSession(
         policy=policy,
         generator=generator,
@@ -101,15 +87,8 @@ def open_eval(settings: EvalSettings, note: Callable[[str], None]) -> EvalSessio
         envs=EnvPool(lambda: env),
         composer=composer,
         accuracy=accuracy_of(env, rewards, plugins),
-        params=validation_params(config),
+        params=params,
         limits=episode_limits(config, policy),
-        batching=turn_batching(config),
+        batching=turn_batching(config, generator),
         fixed=fixed,
     )
-
-
-def _digest(texts: Any) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(f"{text}\n".encode())
-    return digest.hexdigest()[:16]

@@ -6,40 +6,20 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlgym_llm.config import ParsedCommand, over_file, parse_command
+from rlgym_llm.config import ParsedCommand, parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.plugins import Plugins
+from rlgym_llm_trainers.command_words import (
+    SAMPLING_KEYS,
+    over_starter_run,
+    refuse_unread,
+    without_starter,
+)
 
 __all__ = ["EvalSettings", "read_settings"]
 
-_STARTER = "starter"
-_READ = (
-    "env",
-    "model.path",
-    "model.dtype",
-    "model.trust_remote_code",
-    "data.val",
-    "data.val_max_samples",
-    "data.max_prompt_length",
-    "data.max_response_length",
-    "data.filter_overlong_prompts",
-    "data.truncation",
-    "rollout.name",
-    "rollout.max_num_seqs",
-    "rollout.val_kwargs",
-    "rollout.max_turns",
-    "rollout.max_seconds",
-    "rollout.step_timeout_s",
-    "rollout.batching",
-    "rewards",
-    "trainer.output",
-    "trainer.device",
-    "trainer.seed",
-    "trainer.num_threads",
-    "plugins",
-)
-"""Keys and sections that evaluation reads; the others are for training."""
+_READ = (*SAMPLING_KEYS, "data.val", "data.val_max_samples", "rollout.val_kwargs", "rewards")
 _INSTEAD = {
     "rollout.n": "--n",
     "rollout.temperature": "--temperature",
@@ -73,16 +53,11 @@ def read_settings(given: argparse.Namespace, rest: Sequence[str]) -> EvalSetting
     A configuration file of a training run is taken as it is; a flag that evaluation does not read
     is refused. Raises ConfigError in one line.
     """
-    words = _without_starter(rest)
+    words = without_starter(rest)
     command = parse_command(words)
     command = parse_command([*words, *_own_words(given, command)])
-    _refuse_unread(command)
-    # Gymnasium is needed past this line.
-    from rlgym_llm_trainers.environments import starter_kit_of, uses_starter_run
-
-    plugins = Plugins.discover(command.config.plugins)
-    if uses_starter_run(command.config, plugins):
-        command = over_file(command, str(starter_kit_of(command.config, plugins).run))
+    refuse_unread(command, _READ, prog="rlgym eval", instead=_INSTEAD)
+    command, plugins = over_starter_run(command)
     num_samples = command.config.rollout.val_kwargs.n
     ks = given.k or tuple(sorted({1, num_samples}))
     if ks[-1] > num_samples:
@@ -94,17 +69,6 @@ def read_settings(given: argparse.Namespace, rest: Sequence[str]) -> EvalSetting
         output=command.config.trainer.output,
         retry_errors=given.retry_errors,
     )
-
-
-def _without_starter(words: Sequence[str]) -> list[str]:
-    """The words without ``--model starter``, which is what no model means."""
-    kept = list(words)
-    for spelling in (["--model", _STARTER], [f"--model={_STARTER}"]):
-        size = len(spelling)
-        for place in reversed(range(len(kept) - size + 1)):
-            if kept[place : place + size] == spelling:
-                kept[place : place + size] = ["--model.path=null"]
-    return kept
 
 
 def _own_words(given: argparse.Namespace, command: ParsedCommand) -> list[str]:
@@ -135,14 +99,3 @@ def _own_words(given: argparse.Namespace, command: ParsedCommand) -> list[str]:
     if given.output is not None:
         words += [f"--output={given.output}"]
     return words
-
-
-def _refuse_unread(command: ParsedCommand) -> None:
-    """Raises ConfigError for a flag of training; files may hold them, for runs write them all."""
-    for path, spelling in command.sources.items():
-        key = ".".join(map(str, path))
-        is_read = any(key == name or key.startswith(f"{name}.") for name in _READ)
-        if is_read or ": " in spelling:  # `file: key`
-            continue
-        instead = f"; see {_INSTEAD[key]}" if key in _INSTEAD else ""
-        raise ConfigError(f"{spelling} is a key of training, rlgym eval does not read it{instead}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +30,10 @@ from rlgym_llm_trainers.training_generator import TrainingGenerator
 
 __all__ = [
     "ModelSource",
+    "closed_on_error",
     "episode_limits",
     "find_model",
+    "first_tasks",
     "fitting_tasks",
     "open_model",
     "turn_batching",
@@ -114,23 +117,36 @@ def open_model(
             f"positions, but the model {policy.path} has {policy.max_positions}"
         )
     generator = source.make_generator(policy, config)
-    generator.sync(generator.policy_version)  # before anything is sampled, whatever the step
+    with closed_on_error(generator):
+        generator.sync(generator.policy_version)  # before anything is sampled, whatever the step
     return policy, generator
+
+
+@contextmanager
+def closed_on_error(generator: Generator) -> Iterator[None]:
+    """Closes the generator, which may hold processes, where the block raises."""
+    try:
+        yield
+    except BaseException:
+        generator.close()
+        raise
 
 
 def validation_tasks(
     config: TrainConfig, env: TextEnv, generator: Generator, note: Note
 ) -> tuple[Task, ...]:
-    """The first ``data.val_max_samples`` tasks, those of them that `fitting_tasks` keeps.
+    """The first ``data.val_max_samples`` tasks, those of them that `fitting_tasks` keeps."""
+    tasks = first_tasks(env, config.data.val_max_samples)
+    return fitting_tasks(config, tasks, generator, note, env=env, kind="validation")
 
-    Of a mixture they are the first of every member, in turn.
-    """
+
+def first_tasks(env: TextEnv, count: int | None) -> tuple[Task, ...]:
+    """The first ``count`` tasks, None for all; of a mixture the first of every member, in turn."""
     indices = list(range(len(env.tasks)))
     if isinstance(env, Mixture):
         rounds = itertools.zip_longest(*(env.tasks.span(alias) for alias in env.members))
         indices = [index for round_ in rounds for index in round_ if index is not None]
-    tasks = tuple(env.tasks[index] for index in indices[: config.data.val_max_samples])
-    return fitting_tasks(config, tasks, generator, note, env=env, kind="validation")
+    return tuple(env.tasks[index] for index in indices[:count])
 
 
 def fitting_tasks(

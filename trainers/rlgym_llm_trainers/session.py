@@ -30,6 +30,7 @@ from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.model import Policy, make_reference
 from rlgym_llm_trainers.off_policy import correction_rules
 from rlgym_llm_trainers.preparation import (
+    closed_on_error,
     episode_limits,
     find_model,
     fitting_tasks,
@@ -130,17 +131,20 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
 
     policy, generator = open_model(config, source)
     assert isinstance(policy, Policy), "what trains has weights"
-    _check_overlap(config, generator)
-    view.phase("reading tasks")
-    train_tasks: tuple[Task, ...] = ()
-    sampler = None
-    if train_env is not None:
-        train_tasks = fitting_tasks(config, train_env.tasks, generator, view.note, env=train_env)
-        seed = config.trainer.seed if config.data.seed is None else config.data.seed
-        sampler = choose_sampler(config.data, train_env, train_tasks, seed=seed)
-    val_tasks = validation_tasks(config, val_env, generator, view.note) if val_env else ()
-    check_coverage(rewards, (*train_tasks, *val_tasks))
-    plan = plan_batches(config, num_prompts=len(train_tasks) if trains else None)
+    with closed_on_error(generator):
+        _check_overlap(config, generator)
+        view.phase("reading tasks")
+        train_tasks: tuple[Task, ...] = ()
+        sampler = None
+        if train_env is not None:
+            train_tasks = fitting_tasks(
+                config, train_env.tasks, generator, view.note, env=train_env
+            )
+            seed = config.trainer.seed if config.data.seed is None else config.data.seed
+            sampler = choose_sampler(config.data, train_env, train_tasks, seed=seed)
+        val_tasks = validation_tasks(config, val_env, generator, view.note) if val_env else ()
+        check_coverage(rewards, (*train_tasks, *val_tasks))
+        plan = plan_batches(config, num_prompts=len(train_tasks) if trains else None)
 
     needs_reference = config.actor.use_kl_loss or config.algorithm.use_kl_in_reward
     learner = Learner(

@@ -1,0 +1,44 @@
+"""What failures mean to the pool."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from rlgym_llm_trainers.ray_pool.handle import (
+    ActorGoneError,
+    DeadlineError,
+    is_final,
+    one_line,
+    within,
+)
+
+from rlgym_llm.errors import ConfigError, GeneratorError
+
+
+def test_a_bad_request_and_a_bad_setting_are_final_and_a_death_is_not():
+    marked = GeneratorError("the context is full")
+    marked.is_final = True
+    assert all(map(is_final, (ValueError("x"), ConfigError("x"), marked)))
+    others = (ActorGoneError("x"), DeadlineError("x"), GeneratorError("x"), RuntimeError("x"))
+    assert not any(map(is_final, others))
+
+
+def test_an_error_is_told_in_one_line_with_a_strangers_kind():
+    assert one_line(GeneratorError("a\n  b")) == "a b"
+    assert one_line(KeyError("x")) == "KeyError: 'x'"
+    assert one_line(RuntimeError()) == "RuntimeError"
+
+
+def test_a_deadline_is_told_apart_from_a_timeout_inside():
+    async def hang():
+        await asyncio.sleep(60)
+
+    async def time_out():
+        raise TimeoutError("of its own")
+
+    with pytest.raises(DeadlineError, match=r"actor-0 did not answer within 0.01 s"):
+        asyncio.run(within(0.01, hang(), "actor-0 did not answer"))
+    with pytest.raises(TimeoutError, match="of its own"):
+        asyncio.run(within(60, time_out(), "actor-0 did not answer"))
+    assert asyncio.run(within(None, asyncio.sleep(0, "done"), "it")) == "done"

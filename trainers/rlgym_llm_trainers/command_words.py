@@ -1,0 +1,95 @@
+"""What commands that sample without training make of the words of a training run's configuration.
+
+They read some of its keys. A configuration file is taken as it is; a flag that is not read is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rlgym_llm.config import ParsedCommand, over_file
+from rlgym_llm.errors import ConfigError
+from rlgym_llm.plugins import Plugins
+
+__all__ = ["SAMPLING_KEYS", "over_starter_run", "refuse_unread", "without_starter"]
+
+_STARTER = "starter"
+SAMPLING_KEYS = (
+    "env",
+    "model.path",
+    "model.dtype",
+    "model.trust_remote_code",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "data.filter_overlong_prompts",
+    "data.truncation",
+    "rollout.name",
+    "rollout.num_workers",
+    "rollout.max_num_seqs",
+    "rollout.max_model_len",
+    "rollout.tensor_model_parallel_size",
+    "rollout.gpu_memory_utilization",
+    "rollout.kv_cache_gib",
+    "rollout.max_num_batched_tokens",
+    "rollout.enforce_eager",
+    "rollout.enable_prefix_caching",
+    "rollout.engine_kwargs",
+    "rollout.workers",
+    "rollout.weight_sync",
+    "rollout.server",
+    "rollout.max_turns",
+    "rollout.max_seconds",
+    "rollout.step_timeout_s",
+    "rollout.batching",
+    "trainer.output",
+    "trainer.device",
+    "trainer.seed",
+    "trainer.num_threads",
+    "plugins",
+)
+"""Keys and sections that each of them reads: of model, generator and episodes."""
+
+
+def without_starter(words: Sequence[str]) -> list[str]:
+    """The words without ``--model starter``, which is what no model means.
+
+    >>> without_starter(["--model", "starter", "--seed", "1"])
+    ['--model.path=null', '--seed', '1']
+    """
+    kept = list(words)
+    for spelling in (["--model", _STARTER], [f"--model={_STARTER}"]):
+        size = len(spelling)
+        for place in reversed(range(len(kept) - size + 1)):
+            if kept[place : place + size] == spelling:
+                kept[place : place + size] = ["--model.path=null"]
+    return kept
+
+
+def over_starter_run(command: ParsedCommand) -> tuple[ParsedCommand, Plugins]:
+    """The command over the settings of the starter kit where they fit; and its plugins."""
+    from rlgym_llm_trainers.environments import starter_kit_of, uses_starter_run  # Gymnasium
+
+    plugins = Plugins.discover(command.config.plugins)
+    if uses_starter_run(command.config, plugins):
+        command = over_file(command, str(starter_kit_of(command.config, plugins).run))
+    return command, plugins
+
+
+def refuse_unread(
+    command: ParsedCommand, read: Sequence[str], *, prog: str, instead: Mapping[str, str]
+) -> None:
+    """Raises ConfigError for a flag that is not ``read``; files may hold any, for runs write all.
+
+    ``instead`` names what to look at, by key or section.
+    """
+    for path, spelling in command.sources.items():
+        key = ".".join(map(str, path))
+        if any(_is_in(key, name) for name in read) or ": " in spelling:  # `file: key`
+            continue
+        see = next((f"; see {flag}" for name, flag in instead.items() if _is_in(key, name)), "")
+        raise ConfigError(f"{spelling} is a key of training, {prog} does not read it{see}")
+
+
+def _is_in(key: str, name: str) -> bool:
+    return key == name or key.startswith(f"{name}.")

@@ -1,0 +1,194 @@
+"""A generator over processes of its own: a pool of Ray actors behind the contract of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import wait
+from dataclasses import replace
+from pathlib import Path
+
+from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.errors import ConfigError
+from rlgym_llm.generate import GenerateRequest, Tools
+from rlgym_llm.specs import GeneratorSpec
+from rlgym_llm.types import Completion, Message, Prompt
+from rlgym_llm_trainers.chat import prompt_ids, reply_ids
+from rlgym_llm_trainers.model import Policy
+from rlgym_llm_trainers.ray_pool.actor import ActorResources, start_actor
+from rlgym_llm_trainers.ray_pool.cluster import Cluster, open_cluster
+from rlgym_llm_trainers.ray_pool.place import PoolLimits
+from rlgym_llm_trainers.ray_pool.pool import ActorPool
+from rlgym_llm_trainers.ray_pool.weights import Weights
+from rlgym_llm_trainers.ray_pool.worker import WorkerSpec
+from rlgym_llm_trainers.weight_sync.files import WeightFiles
+from rlgym_llm_trainers.weight_sync.guard import CanaryGuard
+
+__all__ = ["RayGenerator"]
+
+
+class RayGenerator:
+    """Samples in ``rollout.num_workers`` processes; a `TrainingGenerator` and an `AsyncGenerator`.
+
+    The processes start at once and in the background. They sample from nothing but the weights
+    that `sync` gave them, so it comes first, in every run and after every resume.
+
+    Raises UserError where Ray or the worker is missing, and where the machine has less than the
+    processes need.
+    """
+
+    has_own_weights: bool = True
+
+    def __init__(self, policy: Policy, config: TrainConfig, spec: GeneratorSpec) -> None:
+        rollout = config.rollout
+        if not spec.worker:
+            raise ConfigError(
+                f"--rollout.name {spec.name} samples in this process only; "
+                "take --rollout.num_workers 0"
+            )
+        self._policy = policy
+        self._canary = CanaryGuard.from_config(policy, rollout.weight_sync)
+        self._worker = worker_spec(policy, config, spec)
+        self._files = WeightFiles(rollout.weight_sync.folder)
+        self._cluster = open_cluster(rollout.workers.address)
+        try:
+            resources = _resources(config, self._cluster, device=self._worker.device)
+            self._pool = ActorPool(
+                lambda name, place: start_actor(self._worker, name, place, resources),
+                num_actors=rollout.num_workers,
+                limits=PoolLimits(
+                    max_in_flight=max_in_flight(rollout.max_num_seqs),
+                    max_retries=rollout.workers.max_retries,
+                    max_restarts=rollout.workers.max_restarts,
+                    generate_timeout_s=rollout.workers.generate_timeout_s,
+                    start_timeout_s=rollout.workers.start_timeout_s,
+                    sync_timeout_s=rollout.weight_sync.timeout_s,
+                ),
+            )
+        except BaseException:
+            self._files.close()
+            self._cluster.close()
+            raise
+
+    @property
+    def policy_version(self) -> int:
+        """Version of the weights that are sampled from, 0 before the first `sync`."""
+        return self._pool.policy_version or 0
+
+    def encode_prompt(self, prompt: Prompt, tools: Tools = ()) -> tuple[int, ...]:
+        """As `HFGenerator.encode_prompt`, in this process."""
+        return prompt_ids(self._policy.tokenizer, prompt, tools, path=self._policy.path)
+
+    def encode_reply(self, reply: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
+        """As `HFGenerator.encode_reply`, in this process."""
+        policy = self._policy
+        return reply_ids(
+            policy.tokenizer, reply, eos_token_ids=policy.eos_token_ids, path=policy.path
+        )
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
+        """One completion per request, in order. All are waited for before the first error rises."""
+        futures = [self._pool.submit(request) for request in requests]
+        try:
+            wait(futures)
+        except BaseException:  # an interrupt: what has not begun need not
+            for future in futures:
+                future.cancel()
+            raise
+        return [future.result() for future in futures]
+
+    async def sample(self, request: GenerateRequest) -> Completion:
+        """The completion of one request. Raises GeneratorError."""
+        return await asyncio.wrap_future(self._pool.submit(request))
+
+    def sync(self, version: int) -> dict[str, float]:
+        """Publishes the policy's weights once; every process takes them and shows that it did.
+
+        Raises WeightSyncError, with the old weights in service, where none could or one samples
+        from others than it should.
+        """
+        begun = time.perf_counter()
+        path = self._files.publish(self._policy.model, version)
+        published_s = time.perf_counter() - begun
+        weights = Weights(path=str(path), version=version)
+        if self._canary is not None:
+            weights = replace(
+                weights, canary=self._canary.sequences, check=self._canary.expect(version)
+            )
+        self._pool.load(weights)
+        self._files.forget_before(version)
+        return {
+            "timing_s/update_weights": time.perf_counter() - begun,
+            "timing_s/publish_weights": published_s,
+            **self._pool.metrics(),
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """What the pool did since the last call or `sync`: see `ActorPool.metrics`."""
+        return self._pool.metrics()
+
+    def close(self) -> None:
+        """Ends the processes, Ray where it was started here, and removes the weight files."""
+        self._pool.close()
+        self._cluster.close()
+        self._files.close()
+
+    async def aclose(self) -> None:
+        """As `close`, off the event loop."""
+        await asyncio.to_thread(self.close)
+
+
+def max_in_flight(max_num_seqs: int) -> int:
+    """Requests that a process has at a time: an eighth more than it samples at once.
+
+    Where a sequence ends, the next stands ready and the batch stays full while the answer goes
+    out and another request comes in. More would only take from what others could do meanwhile.
+
+    >>> max_in_flight(256), max_in_flight(1)
+    (288, 2)
+    """
+    return max_num_seqs + max(1, max_num_seqs // 8)
+
+
+def worker_spec(policy: Policy, config: TrainConfig, spec: GeneratorSpec) -> WorkerSpec:
+    """What the processes of a run are told."""
+    num_cpus = config.rollout.workers.num_cpus
+    is_folder = Path(policy.path).expanduser().exists()
+    return WorkerSpec(
+        entry_point=spec.worker,
+        model_path=str(Path(policy.path).expanduser().absolute()) if is_folder else policy.path,
+        dtype=config.model.dtype,
+        trust_remote_code=config.model.trust_remote_code,
+        device=policy.device.type,
+        num_threads=ActorResources(num_cpus=num_cpus).num_threads,
+        max_num_seqs=config.rollout.max_num_seqs,
+        rollout=config.rollout.model_dump(mode="json"),
+        plugins=tuple(str(Path(path).expanduser().absolute()) for path in config.plugins),
+    )
+
+
+def _resources(config: TrainConfig, cluster: Cluster, *, device: str) -> ActorResources:
+    """What each process gets; ConfigError where this machine has less than all need together."""
+    rollout = config.rollout
+    num_gpus = rollout.workers.num_gpus
+    if num_gpus is None:
+        num_gpus = float(rollout.tensor_model_parallel_size) if device == "cuda" else 0.0
+    resources = ActorResources(
+        num_cpus=rollout.workers.num_cpus,
+        num_gpus=num_gpus,
+        max_concurrency=4 * max_in_flight(rollout.max_num_seqs),
+        cores=tuple(sorted(os.sched_getaffinity(0))) if cluster.is_local else (),
+    )
+    if cluster.is_local:
+        there = cluster.resources()
+        for kind, each in (("CPU", resources.num_cpus), ("GPU", num_gpus)):
+            needed, has = each * rollout.num_workers, there.get(kind, 0.0)
+            if needed > has:
+                raise ConfigError(
+                    f"--rollout.num_workers {rollout.num_workers} with {each:g} {kind}s each "
+                    f"need {needed:g}, this machine has {has:g}; take fewer, or lower "
+                    f"--rollout.workers.num_{kind.lower()}s"
+                )
+    return resources
