@@ -29,8 +29,9 @@ from rlgym_llm.env import TextEnv, TurnOutcome
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.episodes.runner import EpisodeRunner
-from rlgym_llm.generate import SamplingParams, ScriptedGenerator
+from rlgym_llm.generate import SamplingParams
 from rlgym_llm.rollout import group_specs
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import Action, Message, Rollout, Task
 

@@ -31,13 +31,7 @@ if TYPE_CHECKING:
         UserError,
     )
     from rlgym_llm.failures import failure_of
-    from rlgym_llm.generate import (
-        AsyncGenerator,
-        GenerateRequest,
-        Generator,
-        SamplingParams,
-        ScriptedGenerator,
-    )
+    from rlgym_llm.generate import AsyncGenerator, GenerateRequest, Generator, SamplingParams
     from rlgym_llm.hookspecs import hookimpl
     from rlgym_llm.mixture import Mixture
     from rlgym_llm.multi_turn import MultiTurnEnv, Reply
@@ -45,6 +39,7 @@ if TYPE_CHECKING:
     from rlgym_llm.registry import make, register_envs
     from rlgym_llm.rewards import Reward, RewardContext, reward
     from rlgym_llm.scores import CardStatus, Component, Score, ScoreCard, ScoreStatus, StepScore
+    from rlgym_llm.scripted_generator import ScriptedGenerator
     from rlgym_llm.single_turn import SingleTurnEnv
     from rlgym_llm.specs import (
         AdvantageSpec,
@@ -180,7 +175,7 @@ _NAMES_BY_MODULE = {
     "errors": "ConfigError DataError GeneratorError PluginError RewardError RlgymError "
     "ToolError UnknownNameError UserError",
     "failures": "failure_of",
-    "generate": "AsyncGenerator GenerateRequest Generator SamplingParams ScriptedGenerator",
+    "generate": "AsyncGenerator GenerateRequest Generator SamplingParams",
     "hookspecs": "hookimpl",
     "mixture": "Mixture",
     "multi_turn": "MultiTurnEnv Reply",
@@ -188,6 +183,7 @@ _NAMES_BY_MODULE = {
     "registry": "make register_envs",
     "rewards": "Reward RewardContext reward",
     "scores": "CardStatus Component Score ScoreCard ScoreStatus StepScore",
+    "scripted_generator": "ScriptedGenerator",
     "single_turn": "SingleTurnEnv",
     "specs": "AdvantageSpec CommandSpec EnvSpec GeneratorSpec Kind PolicyLossSpec RewardSpec "
     "RowSourceSpec Spec",

@@ -71,7 +71,7 @@ class WorkersConfig(Section):
     had it died or failed."""
     max_restarts: Natural = 4
     """How often a dead process is replaced in a row without having sampled anything; then the run
-    ends and names the first cause."""
+    ends and names the first cause. With nccl and ipc only before the first sync."""
     generate_timeout_s: Positive | None = 600.0
     """Seconds that one turn may take to sample; its process is replaced then. null is none."""
     start_timeout_s: Positive = 600.0
@@ -82,8 +82,8 @@ class WeightSyncConfig(Section):
     """How new weights reach the generator after every step."""
 
     transport: Literal["auto", "shared_memory", "nccl", "ipc"] = "auto"
-    """auto hands them over in memory within this process, else through shared memory; nccl and ipc
-    are vLLM's own and need GPUs."""
+    """auto hands them over in memory to vLLM in this process on a GPU, else through shared memory;
+    nccl and ipc are vLLM's own and need GPUs."""
     folder: str | None = None
     """Where weight files lie for processes; null is the machine's shared memory."""
     canary: bool = True
@@ -132,7 +132,7 @@ class RolloutConfig(Section):
     """Must stay -1 in training."""
     max_num_seqs: Count = 256
     """Sequences sampled at once, by each generator; it bounds the memory."""
-    max_staleness: Natural = 0
+    max_staleness: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
     """How many updates older than the learner a policy may be that its samples train; 0 takes
     turns, more lets generation and learning overlap."""
     stale: Literal["wait", "drop"] = "wait"

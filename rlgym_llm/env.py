@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from gymnasium.error import ResetNeeded
 
 from rlgym_llm import compose_cache
-from rlgym_llm.env_state import EpisodeEnv
 from rlgym_llm.env_turn import OVER, TurnOutcome, as_action, extended, turn_record
+from rlgym_llm.episode_env import EpisodeEnv
 from rlgym_llm.errors import UserError, did_you_mean
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.rewards import RewardPlugins

@@ -65,7 +65,7 @@ def turn_record(action: Action, outcome: TurnOutcome) -> Turn:
     text, ids, logprobs = action.text, action.token_ids, action.logprobs
     reason, raw = action.finish_reason, action.raw_text
     if type(ids) is tuple and logprobs is None and type(reason) is FinishReason:
-        completion = _completion(text, ids, None, None, (), None, reason, raw, None)
+        completion = _completion(text, ids, None, None, (), reason, raw, None)
     else:
         completion = Completion(
             text=text, token_ids=ids, logprobs=logprobs, finish_reason=reason, raw_text=raw

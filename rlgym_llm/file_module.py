@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import re
 import sys
@@ -12,10 +13,19 @@ from types import ModuleType
 
 from rlgym_llm.working_folder import inside
 
-__all__ = ["import_file"]
+__all__ = ["import_file", "import_named"]
 
 _SOURCE = "__rlgym_source__"
 """Of a module: the bytes that were executed."""
+
+
+def import_named(where: str) -> ModuleType:
+    """The module that ``package.module`` names, or the file that ``folder/file.py`` does.
+
+    >>> import_named("rlgym_llm.types").__name__
+    'rlgym_llm.types'
+    """
+    return import_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
 
 
 def import_file(path: Path) -> ModuleType:

@@ -224,7 +224,10 @@ class Endpoint:
 
 def check_url(option: str, url: str) -> None:
     """Raises UserError unless ``url`` is an http address without a password in it."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that do not close
+        parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError(f"{option} {url!r} is no address; write it like http://localhost:8000/v1")
     if parts.username or parts.password:

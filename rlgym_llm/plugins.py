@@ -15,17 +15,7 @@ from rlgym_llm.errors import PluginError, UnknownNameError
 from rlgym_llm.plugin_loader import LoadedPlugin, load_plugins, spec_key
 from rlgym_llm.plugin_sources import PluginRecord
 from rlgym_llm.scores import ScoreCard
-from rlgym_llm.specs import (
-    AdvantageSpec,
-    CommandSpec,
-    EnvSpec,
-    GeneratorSpec,
-    Kind,
-    PolicyLossSpec,
-    RewardSpec,
-    RowSourceSpec,
-    Spec,
-)
+from rlgym_llm.specs import CommandSpec, EnvSpec, Kind, RewardSpec, Spec
 
 __all__ = ["PluginRecord", "Plugins"]
 
@@ -129,22 +119,6 @@ class Plugins:
     def commands(self) -> dict[str, CommandSpec]:
         """Subcommands of ``rlgym`` by name, the core's own among them."""
         return self._typed(Kind.COMMAND, CommandSpec)
-
-    def generators(self) -> dict[str, GeneratorSpec]:
-        """Generators by name."""
-        return self._typed(Kind.GENERATOR, GeneratorSpec)
-
-    def advantages(self) -> dict[str, AdvantageSpec]:
-        """Advantage estimators by name."""
-        return self._typed(Kind.ADVANTAGE, AdvantageSpec)
-
-    def policy_losses(self) -> dict[str, PolicyLossSpec]:
-        """Policy losses by name."""
-        return self._typed(Kind.POLICY_LOSS, PolicyLossSpec)
-
-    def row_sources(self) -> dict[str, RowSourceSpec]:
-        """Sources of rows by name, which is what stands before the colon."""
-        return self._typed(Kind.ROW_SOURCE, RowSourceSpec)
 
     def get(self, kind: Kind, name: str) -> Spec:
         """The spec of that name; an environment's may carry its version, ``math-gsm8k-v0``.

@@ -122,6 +122,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _load(target: str) -> Callable[..., Any]:
+    # As `rlgym_llm.entry_point`, which this process does not import.
     module, _, attribute = target.partition(":")
     found: Any = importlib.import_module(module)
     for name in attribute.split("."):

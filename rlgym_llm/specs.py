@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from rlgym_llm.entry_point import load_entry_point
 
 __all__ = [
     "AdvantageSpec",
@@ -53,11 +54,7 @@ class Spec:
 
     def load(self) -> Any:
         """Imports and returns what ``entry_point`` names; import errors pass through."""
-        module_name, _, attr = self.entry_point.partition(":")
-        found: Any = importlib.import_module(module_name)
-        for part in attr.split("."):
-            found = getattr(found, part)
-        return found
+        return load_entry_point(self.entry_point)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

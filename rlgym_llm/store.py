@@ -2,6 +2,7 @@
 
 A line opens with ``step``, ``prompt``, ``completion``, ``answer``, ``reward`` and ``components``
 for whoever opens the file; ``schema_version``, ``rollout`` and ``card`` hold the records in full.
+`rlgym_llm.offline.card_json` writes less of a card, under the same names.
 """
 
 from __future__ import annotations
@@ -219,6 +220,7 @@ def _task(data: Mapping[str, Any]) -> Task:
 
 def _turn(data: Mapping[str, Any]) -> Turn:
     completion = {name: _tuples(value) for name, value in data["completion"].items()}
+    completion.pop("kept_token_ids", None)  # in lines of before, where it was always null
     return Turn(
         new_prompt_token_ids=tuple(data["new_prompt_token_ids"]),
         completion=Completion(**completion),

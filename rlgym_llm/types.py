@@ -164,8 +164,6 @@ class Completion:
     token_char_ends: tuple[int, ...] | None = None
     """Where each token's text ends in ``text``, so that a step or turn maps to a token exactly."""
     version_spans: tuple[VersionSpan, ...] = ()
-    kept_token_ids: tuple[tuple[int, ...], ...] | None = None
-    """Per token, the ids that top-p or top-k kept; None where nothing was cut."""
     finish_reason: FinishReason = FinishReason.STOP
     raw_text: str | None = None
     """The text with its special tokens, where it differs from ``text``: tool calls may stand in
@@ -177,7 +175,7 @@ class Completion:
         if type(self.finish_reason) is not FinishReason:
             object.__setattr__(self, "finish_reason", FinishReason(self.finish_reason))
         num_tokens = len(self.token_ids)
-        for name in ("logprobs", "token_char_ends", "kept_token_ids"):
+        for name in ("logprobs", "token_char_ends"):
             values = getattr(self, name)
             if values is not None and len(values) != num_tokens:
                 raise ValueError(f"completion has {num_tokens} tokens but {len(values)} {name}")

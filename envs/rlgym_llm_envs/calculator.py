@@ -1,4 +1,8 @@
-"""A calculator that is exact: fractions within, and nothing of what it is given is executed."""
+"""A calculator that is exact: fractions within, and nothing of what it is given is executed.
+
+It reads what people type (signs, powers, percent, thousands); a solution of countdown is held to
+less, and to the numbers that stand in it, so `exact_expression` is another reader.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reads an expression of whole numbers and works it out exactly; nothing of it is ever executed."""
+"""Reads an expression of whole numbers and works it out exactly; nothing of it is ever executed.
+
+A solution of countdown is held to four operations and the numbers given, and these are told; the
+`calculator` forgives far more (signs, powers, percent, thousands), so it is another reader.
+"""
 
 from __future__ import annotations
 

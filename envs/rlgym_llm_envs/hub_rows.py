@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rlgym_llm.errors import DataError, UserError, did_you_mean
+from rlgym_llm.quiet_hub import quiet_hub
 
 __all__ = ["hub_rows", "load_from_hub", "parse_address"]
 
@@ -36,18 +36,13 @@ def load_from_hub(
         install = "pip install 'rlgym-llm[train]'"
         hint = f" ({install}): {ways_out}" if ways_out else f": {install}"
         raise DataError(f"{what} needs the package datasets{hint}") from error
-    # The hub client tells of every retry; the user gets one line when all have failed.
-    client_log = logging.getLogger("huggingface_hub")
-    level = client_log.level
-    client_log.setLevel(logging.ERROR)
     try:
-        return datasets.load_dataset(name, config, **options)
+        with quiet_hub():
+            return datasets.load_dataset(name, config, **options)
     except Exception as error:
         reason = str(error).partition("\n")[0]
         hint = f": {ways_out}" if ways_out else ""
         raise DataError(f"{what} cannot be had from the hub ({reason}){hint}") from error
-    finally:
-        client_log.setLevel(level)
 
 
 def hub_rows(address: str) -> Iterable[Mapping[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from rlgym_llm.errors import UserError, did_you_mean
-from rlgym_llm.file_module import import_file
+from rlgym_llm.file_module import import_named
 from rlgym_llm.rewards import Reward
 
 __all__ = ["check_arguments", "load_function"]
@@ -79,11 +78,10 @@ take: too many positional arguments
 
 
 def _import(where: str) -> ModuleType:
-    is_file = where.endswith(".py")
-    if is_file and not Path(where).is_file():
+    if where.endswith(".py") and not Path(where).is_file():
         raise UserError(f"reward function file {where} does not exist")
     try:
-        return import_file(Path(where)) if is_file else importlib.import_module(where)
+        return import_named(where)
     except (Exception, SystemExit) as failure:
         raise UserError(
             f"reward function file {where} does not import: {type(failure).__name__}: {failure}"

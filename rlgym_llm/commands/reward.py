@@ -6,7 +6,6 @@ import argparse
 import inspect
 from argparse import SUPPRESS
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from rlgym_llm.commands.signature import print_parameters
 from rlgym_llm.commands.table import print_table
 from rlgym_llm.counted import counted
 from rlgym_llm.errors import UserError
-from rlgym_llm.file_module import import_file
+from rlgym_llm.file_module import import_named
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_flags import read_component
 from rlgym_llm.rewards import FunctionReward, Reward, build_reward
@@ -170,8 +169,7 @@ def _built(
 def _function(path: str) -> Any:
     """The function of ``file.py:name`` or ``module:name``, which the reward has found before."""
     where, _, name = path.rpartition(":")
-    is_file = where.endswith(".py")
-    return getattr(import_file(Path(where)) if is_file else import_module(where), name)
+    return getattr(import_named(where), name)
 
 
 def _about(reward: Any) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, get_args
 
 from rlgym_llm.cli import guarded, plugin_parser
+from rlgym_llm.commands.number_flags import at_least_0, at_least_1, rising, seconds
 from rlgym_llm.cores import num_cores
 from rlgym_llm.layouts.samples import FIELDS, LayoutName
 from rlgym_llm.offline.sandbox_workers import SandboxWorkers
@@ -83,56 +84,31 @@ def _parser() -> Any:
         "--option", action="append", default=[], metavar="NAME.KEY=VALUE", help="of a component"
     )
     reward.add_argument("--eval", action="store_true", help="weights of evaluation")
-    reward.add_argument("--step", type=_count, metavar="N", help="training step for schedules")
+    reward.add_argument("--step", type=at_least_0, metavar="N", help="training step for schedules")
     reward.add_argument("--accuracy", metavar="NAME", help="component that says right or wrong")
-    reward.add_argument("--k", type=_ks, metavar="1,4", help="of pass@k and maj@k")
+    reward.add_argument("--k", type=rising, metavar="1,4", help="of pass@k and maj@k")
     rows = parser.add_argument_group("rows")
     rows.add_argument(
         "--map", action="append", default=[], metavar="FIELD=COLUMN", help=", ".join(FIELDS)
     )
     rows.add_argument("--layout", choices=get_args(LayoutName), help="default: recognised")
-    rows.add_argument("--limit", type=_positive, metavar="N", help="only so many lines")
+    rows.add_argument("--limit", type=at_least_1, metavar="N", help="only so many lines")
     rows.add_argument("--on-bad-line", choices=("set-aside", "skip", "error"), default="set-aside")
     rows.add_argument("--score-column", default="rlgym", metavar="NAME", help="default: rlgym")
     run = parser.add_argument_group("run")
-    run.add_argument("--workers", type=_positive, metavar="N", help="default: every core")
+    run.add_argument("--workers", type=at_least_1, metavar="N", help="default: every core")
     run.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=30.0,
         metavar="S",
         help="of a row, in seconds; default 30",
     )
     run.add_argument(
-        "--memory", type=_count, default=4096, metavar="MIB", help="of a worker; 0: unbounded"
+        "--memory", type=at_least_0, default=4096, metavar="MIB", help="of a worker; 0: unbounded"
     )
-    run.add_argument("--chunk-bytes", type=_positive, help=argparse.SUPPRESS)
+    run.add_argument("--chunk-bytes", type=at_least_1, help=argparse.SUPPRESS)
     run.add_argument("--diff", metavar="OLD", help="a scored file: which verdicts changed since")
     run.add_argument("--report", metavar="FILE", help="write an HTML report")
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     return parser
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is below 0")
-    return number
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is below 1")
-    return number
-
-
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 < number <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return number
-
-
-def _ks(text: str) -> list[int]:
-    return sorted({_positive(part) for part in text.split(",")})

@@ -1,4 +1,8 @@
-"""A score card as the JSON that is written beside its row."""
+"""A score card as the JSON that is written beside its row.
+
+`rlgym_llm.store` writes the whole record, to read it back; here the row has the id, times are left
+out, steps are triples, and every field is spelt, for millions of cards pass.
+"""
 
 from __future__ import annotations
 

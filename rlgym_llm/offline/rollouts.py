@@ -42,7 +42,7 @@ def to_rollout(sample: Sample) -> Rollout:
             text=text or "", token_ids=token_ids, logprobs=logprobs, finish_reason=reason
         )
     else:
-        completion = _completion(text or "", (), None, None, (), None, reason)
+        completion = _completion(text or "", (), None, None, (), reason)
     task = _task(_NO_PROMPT if prompt is None else prompt, answer, source, columns, name)
     turns = (_turn((), completion),)
     group = name if group is None else group

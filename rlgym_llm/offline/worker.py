@@ -22,7 +22,7 @@ from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig, build_rewards
 from rlgym_llm.scores import FAILED, ScoreCard
 from rlgym_llm.types import Rollout
-from rlgym_llm.votes import said_answer, tells_answer
+from rlgym_llm.votes import vote
 from rlgym_llm.working_folder import inside
 
 if TYPE_CHECKING:
@@ -184,8 +184,8 @@ class ChunkScorer:
         part = card.components.get(settings.accuracy)  # type: ignore[arg-type]  # None is none
         if part is None:
             return 0
-        if part.raw is not None and part.raw >= settings.right_from:
-            return 1  # right answers are all one, however they are written
-        if (answer := said_answer(part.info)) is not None:
-            return hash64(answer)
-        return 0 if tells_answer(part.info) else hash64(text.strip())
+        is_right = part.raw is not None and part.raw >= settings.right_from
+        answer = vote(part.info, text, is_right=is_right)
+        if answer is None:
+            return 0
+        return 1 if answer is True else hash64(answer)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlgym_llm.entry_point import load_entry_point
 from rlgym_llm.errors import PluginError, ToolError, UserError
 from rlgym_llm.sandbox import OutcomeStatus, Sandbox
 from rlgym_llm.tools.schema import Parameters
@@ -59,10 +59,7 @@ class IsolatedFunction:
 
 def open_function(address: str, take: Callable[[], None]) -> Callable[[dict[str, Any]], Any]:
     """In the worker: the function of ``module:path``, taking JSON's arguments as one mapping."""
-    module, _, path = address.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
+    found = load_entry_point(address)
     function = getattr(found, "function", found)  # of a decorated one, the tool stands there
     parameters = Parameters(function, function.__name__)
     return lambda arguments: function(**parameters.read(arguments))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import Any, Literal, Self, overload
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from rlgym_llm.entry_point import load_entry_point
 from rlgym_llm.errors import RlgymError, ToolError, UserError
 from rlgym_llm.tools.deadline import call_within
 from rlgym_llm.tools.isolated import IsolatedFunction
@@ -202,12 +202,9 @@ def _said(error: BaseException) -> str:
 def _find(module: str, path: str) -> Any:
     """The object of that name in a module; None where there is none."""
     try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
+        return load_entry_point(f"{module}:{path}")
     except (ImportError, AttributeError, ValueError):
         return None
-    return found
 
 
 def _build(function: Callable[..., Any], options: dict[str, Any]) -> Tool:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlgym_llm.env import TextEnv, TurnOutcome
-from rlgym_llm.env_state import STATE_VERSION, EnvState, episode_attributes
+from rlgym_llm.env_state import STATE_VERSION, EnvState
+from rlgym_llm.episode_env import episode_attributes
 from rlgym_llm.errors import UserError
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import Action, Message, Prompt, Task

@@ -8,8 +8,9 @@ import pytest
 from rlgym_llm.env import TextEnv, TurnOutcome
 from rlgym_llm.episodes.batching import Batching, BatchingGenerator
 from rlgym_llm.errors import GeneratorError, UserError
-from rlgym_llm.generate import GenerateRequest, SamplingParams, ScriptedGenerator
+from rlgym_llm.generate import GenerateRequest, SamplingParams
 from rlgym_llm.rollout import REPEATABLE, group_specs, run_episodes
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import Message, Task
 

@@ -11,9 +11,10 @@ from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.episodes.runner import EpisodeRunner
 from rlgym_llm.errors import GeneratorError, RlgymError, ToolError, UserError
 from rlgym_llm.failures import FAILURES, failure_of
-from rlgym_llm.generate import AsyncGenerator, Generator, SamplingParams, ScriptedGenerator
+from rlgym_llm.generate import AsyncGenerator, Generator, SamplingParams
 from rlgym_llm.rollout import group_specs, run_episodes
 from rlgym_llm.scores import CardStatus, ScoreCard
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import Message, Rollout, RolloutStatus, Task
 

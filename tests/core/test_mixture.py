@@ -13,11 +13,12 @@ from rlgym_llm.check_env import check_env
 from rlgym_llm.composition.coverage import check_coverage
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.errors import ConfigError, UnknownNameError, UserError
-from rlgym_llm.generate import SamplingParams, ScriptedGenerator
+from rlgym_llm.generate import SamplingParams
 from rlgym_llm.mixture import Mixture, read_members
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import read_rewards
 from rlgym_llm.rollout import run_groups
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.types import Action, FinishReason, Message, Task
 
 PLUGIN = """

@@ -15,8 +15,10 @@ from rlgym_llm.offline.lines import BadLine
 from rlgym_llm.offline.merge import JoinedLines, part_names
 from rlgym_llm.offline.part import Part, Place, error_kind, finished_parts, part_file, place_of
 from rlgym_llm.offline.records import Records
+from rlgym_llm.rows.json_text import to_json_line
 from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus, StepScore
-from rlgym_llm.types import Completion, Task
+from rlgym_llm.store import RolloutRecord, encode_record
+from rlgym_llm.types import Completion, Rollout, Task
 from rlgym_llm.unchecked import unchecked
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
@@ -67,6 +69,37 @@ def test_a_card_reads_back_as_it_was_and_is_strict_json(
     assert (written["raw"], written["contribution"], written["error"]) == (raw, contribution, error)
     assert written["steps"] == [[0.5, 0, 3]]
     assert written["info"].keys() == info.keys()
+
+
+def test_a_card_beside_a_row_is_the_card_of_a_record_less_id_and_times() -> None:
+    part = Component(
+        raw=0.5,
+        weight=2.0,
+        transformed=0.25,
+        contribution=0.5,
+        status=ScoreStatus.OK,
+        steps=(StepScore(value=0.5, char_start=1, char_end=3),),
+        info={"answer": "5"},
+        error="late",
+        seconds=1.5,
+    )
+    card = ScoreCard(
+        rollout_id="r",
+        reward=0.5,
+        status=CardStatus.SCORED,
+        components={"math": part},
+        error="odd",
+    )
+    task = Task(prompt="2+3?")
+    rollout = Rollout(id="r", task=task, group_id="g", sample_index=0, seed=0, turns=())
+    row = encode_record(RolloutRecord(rollout=rollout, card=card))
+    record = json.loads(to_json_line(row))["card"]
+    beside = json.loads(card_json(card))
+    assert beside.pop("schema_version") == row["schema_version"]
+    del record["rollout_id"], record["components"]["math"]["seconds"]
+    steps = record["components"]["math"]["steps"]
+    record["components"]["math"]["steps"] = [list(step.values()) for step in steps]
+    assert beside == record
 
 
 def test_numbers_of_other_kinds_are_written_as_numbers() -> None:

@@ -10,12 +10,13 @@ from rlgym_llm.commands.score import main as score
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env import TextEnv
 from rlgym_llm.env_pool import EnvPool
-from rlgym_llm.generate import SamplingParams, ScriptedGenerator
+from rlgym_llm.generate import SamplingParams
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import make
 from rlgym_llm.reward_config import read_rewards
 from rlgym_llm.rollout import run_groups
 from rlgym_llm.scores import ScoreCard
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.store import write_rollouts
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import Action, Completion, Rollout, Task, Turn

@@ -9,7 +9,7 @@ import pytest
 from rlgym_llm.env import TextEnv, TurnOutcome
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.errors import GeneratorError, UserError
-from rlgym_llm.generate import SamplingParams, ScriptedGenerator
+from rlgym_llm.generate import SamplingParams
 from rlgym_llm.rollout import (
     EpisodeSpec,
     group_specs,
@@ -18,6 +18,7 @@ from rlgym_llm.rollout import (
     run_groups,
     stable_seed,
 )
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import FinishReason, Message, RolloutStatus, Task
 

@@ -353,7 +353,10 @@ def test_in_a_ray_worker(tmp_path: Path) -> None:
                 async def grade(self, order):
                     return (await self.sandbox.acall(order)).value
 
-            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+            # "local", or it joins whatever cluster another run has left its address of.
+            ray.init(
+                address="local", num_cpus=2, include_dashboard=False, log_to_driver=False
+            )
             print(ray.get(grade.remote(Sandbox({TARGET!r}, num_workers=2, deadline_s=0.5))))
             grader = Grader.remote()
             orders = [["spin", n] if n == 50 else ["echo", n] for n in range(100)]

@@ -695,8 +695,10 @@ def test_a_parquet_by_its_short_ending_is_compared_too(tmp_path: Path) -> None:
             "--option math.form is given twice, as 'math.form=value' and as 'math.form=value'",
         ),
         (["--rewards", "absent.yaml"], "rlgym: absent.yaml: there is no such file"),
-        (["--reward", "math", "--workers", "0"], "0 is below 1"),
-        (["--reward", "math", "--k", "two"], "--k"),
+        (["--reward", "math", "--workers", "0"], "argument --workers: must be at least 1, got 0"),
+        (["--reward", "math", "--k", "two"], "--k: invalid list of numbers value: 'two'"),
+        (["--reward", "math", "--timeout", "0"], "--timeout: must be above 0"),
+        (["--reward", "math", "--step", "-1"], "--step: must be at least 0, got -1"),
         (["--reward", "math", "-o", "no/such/folder/o.jsonl"], "there is no folder no/such/folder"),
     ],
 )

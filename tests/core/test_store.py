@@ -42,7 +42,6 @@ def completions(draw):
         logprobs=draw(st.none() | st.lists(NUMBER, **per_token).map(tuple)),
         token_char_ends=draw(st.none() | st.lists(st.integers(0, 9), **per_token).map(tuple)),
         version_spans=((0, size, draw(st.integers(0, 9))),) if size else (),
-        kept_token_ids=draw(st.none() | st.lists(IDS, **per_token).map(tuple)),
         finish_reason=draw(st.sampled_from(FinishReason)),
     )
 
@@ -188,6 +187,15 @@ def test_lines_keep_the_order_they_were_given_in(bug_report, tmp_path):
     write_rollouts(path, [rollout(name) for name in case["input"]["ids"]])
     order = [record.rollout.text for record in read_rollouts(path).records]
     assert order == case["right"]["values"]["order"]
+
+
+def test_lines_that_name_the_kept_tokens_are_read_as_before(tmp_path):
+    path = tmp_path / "rollouts.jsonl"
+    write_rollouts(path, [rollout()])
+    row = json.loads(path.read_text())
+    row["rollout"]["turns"][0]["completion"]["kept_token_ids"] = None
+    path.write_text(json.dumps(row) + "\n")
+    assert read_rollouts(path).records[0].rollout == rollout()
 
 
 def test_numpy_numbers_are_stored_as_numbers(tmp_path):

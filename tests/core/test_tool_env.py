@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from rlgym_llm import ToolError, UserError
-from rlgym_llm.generate import SamplingParams, ScriptedGenerator
+from rlgym_llm.generate import SamplingParams
 from rlgym_llm.rollout import run_groups
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.tool_env import ToolEnv, ToolState
 from rlgym_llm.tools.tool import Tool

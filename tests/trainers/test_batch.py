@@ -129,8 +129,6 @@ def test_micro_batches_by_length():
     samples = [sample([1] * n, [4]) for n in (4, 1, 3, 2)]  # lengths 5, 2, 4, 3
     parts = split_micro_batches(samples, 2)
     assert [[s.num_tokens for s in part] for part in parts] == [[5, 4], [3, 2]]
-    kept = split_micro_batches(samples, 3, sort_by_length=False)
-    assert [[s.num_tokens for s in part] for part in kept] == [[5, 2, 4], [3]]
     with pytest.raises(ValueError, match="micro_size must be at least 1"):
         split_micro_batches(samples, 0)
     with pytest.raises(ValueError, match="at least one sample"):

@@ -68,10 +68,11 @@ def test_drop_hands_out_what_is_there_and_throws_away_what_is_old(offer) -> None
     for one in (offer(3, 0, 1), offer(1, 0, 0), offer(2, 1, 1), offer(2, 0, 1)):
         buffer.put(one)
     assert names(buffer.take(2, step=2, version=2)) == ["2.1", "2.0"]
-    assert buffer.num_dropped == 1
+    assert (buffer.num_taken, buffer.num_dropped) == (2, 1)
+    assert buffer.take(1, step=3, version=3) is None  # the last one was too old: others are needed
+    assert buffer.num_dropped == 2
     buffer.put(offer(4, 0, 3))
     assert names(buffer.take(1, step=3, version=3)) == ["4.0"]
-    assert buffer.num_dropped == 2
 
 
 def test_a_failure_reaches_whoever_waits_or_asks_later() -> None:

@@ -165,9 +165,12 @@ def mean_only(given, right):
 def constant_groups(given, right):
     ids = [name for name, rewards in given["groups"].items() for _ in rewards]
     rewards = [reward for group in given["groups"].values() for reward in group]
-    groups = grpo_advantages(rewards, ids).groups
-    kept = [name for name, stats in groups.items() if not stats.is_constant]
+    found = grpo_advantages(rewards, ids)
+    pulling = {ids[index] for index in found.advantages.nonzero()[0]}
+    kept = [name for name in given["groups"] if name in pulling]
     assert kept == right["values"]["kept"]
+    num_constant = len(given["groups"]) - len(kept)
+    assert found.metrics["frac_reward_zero_std"].value == num_constant
 
 
 # --- aggregation

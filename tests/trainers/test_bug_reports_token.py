@@ -15,10 +15,11 @@ from rlgym_llm.compose import RewardComposer
 from rlgym_llm.config_schema import DataConfig, TrainConfig
 from rlgym_llm.drift import extends, has_drift
 from rlgym_llm.env import TextEnv, TurnOutcome
-from rlgym_llm.generate import SamplingParams, ScriptedGenerator
+from rlgym_llm.generate import SamplingParams
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import read_rewards
 from rlgym_llm.rollout import EpisodeSpec, run_episodes
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import Completion, FinishReason, Message, Task
 

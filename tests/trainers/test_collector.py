@@ -107,6 +107,18 @@ def test_drop_throws_away_what_ran_too_far_ahead(sampler) -> None:
     assert found.metrics["fully_async/count/dropped_stale_groups"] > 0
 
 
+def test_what_was_dropped_is_sampled_anew_so_that_every_step_has_its_groups(sampler) -> None:
+    with closing(collector_of(sampler, max_staleness=1, stale="drop", total_steps=6)) as collector:
+        collector.collect(1, version=0)
+        sampler.wait_for(4)
+        for step in range(2, 7):
+            sampler.version = step + 1  # two ahead: whatever was sampled before is too old
+            found = collector.collect(step, version=sampler.version)
+            assert len(found.groups) == 2
+            assert all(g.rollouts[0].min_policy_version >= step for g in found.groups)
+    assert len(sampler.begun) > 6
+
+
 def test_a_step_of_which_all_is_too_old_ends_the_run(sampler) -> None:
     with (
         closing(collector_of(sampler)) as collector,

@@ -24,7 +24,6 @@ def row(raw):
         reward=raw,
         raw={"math": raw},
         failed=(),
-        votes=False,
         answer=None,
     )
 

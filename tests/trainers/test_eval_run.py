@@ -24,7 +24,7 @@ PLUGIN = """
     from pathlib import Path
     from rlgym_llm import Reward, Score, hookimpl
     from rlgym_llm.errors import GeneratorError
-    from rlgym_llm.generate import ScriptedGenerator
+    from rlgym_llm.scripted_generator import ScriptedGenerator
     from rlgym_llm.specs import GeneratorSpec, RewardSpec
 
     LINES = ["#### 5", "#### 5.0", "so it is #### 7", "none"]

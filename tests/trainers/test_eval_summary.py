@@ -109,12 +109,19 @@ def test_normal_forms_are_the_votes():
     assert summary(rows, ks=(3,))["maj@k"]["3"]["mean"] == 0.0
 
 
-def test_without_answers_there_is_no_vote_and_without_accuracy_no_share():
+def test_without_answers_the_texts_vote_and_without_accuracy_there_is_no_share():
     silent = [
         eval_row(
-            Rollout(id=i, task=Task(prompt="q"), group_id="g", sample_index=0, seed=0, turns=()),
+            Rollout(
+                id=f"{i}",
+                task=Task(prompt="q"),
+                group_id="g",
+                sample_index=i,
+                seed=0,
+                turns=(Turn(new_prompt_token_ids=(), completion=Completion(text=text)),),
+            ),
             ScoreCard(
-                rollout_id=i,
+                rollout_id=f"{i}",
                 reward=0.5,
                 status=CardStatus.SCORED,
                 components={
@@ -130,10 +137,11 @@ def test_without_answers_there_is_no_vote_and_without_accuracy_no_share():
             accuracy="right",
             right_from=1.0,
         )
-        for i in "xy"
+        for i, text in enumerate(["seven ", "eight"])
     ]
+    assert [one.answer for one in silent] == ["seven", "eight"]
     found = summary(silent, ks=(1,))
-    assert found["maj@k"] is None
+    assert found["maj@k"]["1"]["mean"] == 0.0
     assert found["pass@k"]["1"]["mean"] == 0.0  # half right is not right
     found = summary(silent, ks=(1,), accuracy=None)
     assert (found["accuracy"], found["pass@k"], found["maj@k"]) == (None, None, None)

@@ -17,6 +17,7 @@ PLUGIN = """
     from rlgym_llm import hookimpl, reward
     from rlgym_llm.specs import AdvantageSpec, GeneratorSpec, PolicyLossSpec, RewardSpec
     from rlgym_llm_trainers.advantages import grpo_advantages
+    from rlgym_llm.errors import WeightSyncError
     from rlgym_llm_trainers.hf_generator import HFGenerator
     from rlgym_llm_trainers.losses import ppo_clip_loss
 
@@ -55,6 +56,14 @@ PLUGIN = """
             calls["generated"] += len(requests)
             return super().generate(requests)
 
+    class Deaf(HFGenerator):
+        # Takes no weights after the first update.
+
+        def sync(self, version):
+            if version > 1:
+                raise WeightSyncError(f"version {version} did not reach the generator")
+            return super().sync(version)
+
     class Liar(HFGenerator):
         def generate(self, requests):
             return [
@@ -71,7 +80,10 @@ PLUGIN = """
             "generator": GeneratorSpec(name="mine", entry_point=f"{MINE}.from_config"),
         }
         more = {
-            "generator": [GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar.from_config")],
+            "generator": [
+                GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar.from_config"),
+                GeneratorSpec(name="deaf", entry_point=f"{__name__}:Deaf.from_config"),
+            ],
             "reward": [
                 RewardSpec(name="exiting", entry_point=f"{__name__}:exiting"),
                 RewardSpec(name="silent", entry_point=f"{__name__}:silent"),
@@ -150,6 +162,15 @@ def test_a_generator_that_samples_from_another_policy_ends_the_run(tmp_path, plu
     assert "generator and learner disagree" in stderr
     assert not (tmp_path / "out" / "model").exists()
     assert stderr.count("\n") == 1
+
+
+def test_a_sync_that_fails_ends_the_run_with_all_that_was_learned(tmp_path, plugin, capsys):
+    flags = ["--rollout.name", "deaf", "--trainer.total_training_steps", "5"]
+    assert run(tmp_path, plugin, *flags) == 1
+    stderr = capsys.readouterr().err
+    assert "version 2 did not reach the generator" in stderr
+    assert "the model after 2 steps is in" in stderr  # the second update had been done
+    load_policy(tmp_path / "out" / "model", device=torch.device("cpu"))
 
 
 def test_a_reward_that_calls_exit_is_a_failure_and_not_a_success(tmp_path, plugin, capsys):

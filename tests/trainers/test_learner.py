@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 from rlgym_llm_trainers.batch import TrainingSample, collate
+from rlgym_llm_trainers.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.losses import LossOutput, ppo_clip_loss
-from rlgym_llm_trainers.scorer import score_tokens
 
 from rlgym_llm.config_schema import ActorConfig
 from rlgym_llm.errors import ConfigError, GeneratorError
@@ -40,7 +40,7 @@ def make_samples(policy, *, temperature=1.0):
             advantages=tuple(advantage * on for on in mask),
         )
         with torch.no_grad():
-            found, _ = score_tokens(
+            found, _ = batch_logprobs(
                 policy.model, collate([bare], pad_id=0), temperature=temperature
             )
         samples.append(
@@ -110,7 +110,7 @@ def test_learning_makes_good_tokens_likelier_and_bad_ones_less_likely(policy):
     for step in range(1, 6):
         learner.update(samples, step=step)
     with torch.no_grad():
-        after, _ = score_tokens(policy.model, collate(samples, pad_id=0), temperature=1.0)
+        after, _ = batch_logprobs(policy.model, collate(samples, pad_id=0), temperature=1.0)
     for row, sample in zip(after, samples, strict=True):
         gain = float(row.sum()) - sum(sample.rollout_logprobs)
         assert gain * max(sample.advantages, key=abs) > 0

@@ -14,9 +14,9 @@ from rlgym_llm_trainers.validate import validation_metrics
 
 from rlgym_llm.curriculum import ShareSampler
 from rlgym_llm.errors import ConfigError
-from rlgym_llm.generate import ScriptedGenerator
 from rlgym_llm.reward_config import read_rewards
 from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.types import Rollout, Task
 
 PLUGIN = """

@@ -7,9 +7,9 @@ import json
 import pytest
 import torch
 from rlgym_llm_trainers.batch import TrainingSample, collate
+from rlgym_llm_trainers.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.model import load_policy, make_reference, pick_device, save_policy
-from rlgym_llm_trainers.scorer import score_tokens
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -35,7 +35,7 @@ def test_a_saved_folder_loads_with_transformers_and_gives_the_same_log_probs(pol
         group_id="g",
         sample_index=0,
     )
-    found, _ = score_tokens(policy.model, collate([sample], pad_id=0), temperature=1.0)
+    found, _ = batch_logprobs(policy.model, collate([sample], pad_id=0), temperature=1.0)
     assert torch.allclose(found[0, 1:], expected, atol=1e-5)
     assert found[0, 0] == 0
     tokenizer = AutoTokenizer.from_pretrained(folder)

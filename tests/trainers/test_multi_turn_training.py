@@ -8,13 +8,14 @@ import pytest
 from rlgym_llm_trainers.batch import sample_from_rollout
 from rlgym_llm_trainers.cli import main
 from rlgym_llm_trainers.environments import Openings, make_env, uses_starter_problems
+from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.preparation import episode_limits, fitting_tasks, turn_batching
 from rlgym_llm_trainers.run_rewards import success
 
 from rlgym_llm.config import parse_command
 from rlgym_llm.errors import DataError
-from rlgym_llm.generate import ScriptedGenerator
 from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.store import read_rollouts
 
 SMALL = [
@@ -137,7 +138,7 @@ def test_the_budgets_of_the_configuration_reach_the_runner(policy):
     assert (limits["max_turns"], limits["max_seconds"]) == (2, 7.5)
     assert limits["step_timeout_s"] is None
     assert limits["max_rollout_tokens"] == 31
-    batching = turn_batching(config)
+    batching = turn_batching(config, HFGenerator(policy))
     assert (batching.max_size, batching.linger_s, batching.max_in_flight) == (5, 0.0, 1)
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 import torch
 from rlgym_llm_trainers.batch import TrainingSample, collate
+from rlgym_llm_trainers.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.losses import ppo_clip_loss
 from rlgym_llm_trainers.off_policy import correct, correction_rules
-from rlgym_llm_trainers.scorer import score_tokens
 
 from rlgym_llm.config_schema import ActorConfig, RolloutCorrectionConfig
 from rlgym_llm.errors import ConfigError
@@ -211,7 +211,7 @@ def sampled_by(policy):
 
 def scores(policy, samples):
     with torch.no_grad():
-        found, _ = score_tokens(policy.model, collate(samples, pad_id=0), temperature=1.0)
+        found, _ = batch_logprobs(policy.model, collate(samples, pad_id=0), temperature=1.0)
     return found.tolist()
 
 

@@ -32,7 +32,7 @@ PLUGIN = """
     from pathlib import Path
     from rlgym_llm import Reward, Score, hookimpl
     from rlgym_llm.errors import GeneratorError, UserError
-    from rlgym_llm.generate import ScriptedGenerator
+    from rlgym_llm.scripted_generator import ScriptedGenerator
     from rlgym_llm.multi_turn import MultiTurnEnv
     from rlgym_llm.specs import EnvSpec, GeneratorSpec, RewardSpec
     from rlgym_llm.tasks import ListTasks

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 from rlgym_llm_trainers.batch import collate, sample_from_rollout
+from rlgym_llm_trainers.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.cli import main
 from rlgym_llm_trainers.model import load_policy
-from rlgym_llm_trainers.scorer import score_tokens
 
 from rlgym_llm.config import load_config
 from rlgym_llm.store import read_rollouts
@@ -147,7 +147,7 @@ def test_the_saved_model_gives_the_log_probs_that_the_trainer_had(finished):
         sample = sample_from_rollout(record.rollout)
         batch = collate([sample], saved.pad_token_id)
         with torch.no_grad():
-            found, _ = score_tokens(saved.model, batch, temperature=1.0)
+            found, _ = batch_logprobs(saved.model, batch, temperature=1.0)
         assert found[0].tolist() == pytest.approx(sample.rollout_logprobs, abs=2e-5)
 
 

@@ -11,23 +11,7 @@ from numpy.typing import NDArray
 
 from rlgym_llm_trainers.metrics import Metric
 
-__all__ = ["GroupAdvantages", "GroupStats", "grpo_advantages"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStats:
-    """The rewards of one group's scored siblings, in numbers."""
-
-    num_scored: int
-    mean: float
-    """NaN where no sibling was scored."""
-    std: float
-    """Unbiased; exactly 0 where all rewards are equal, NaN where fewer than two were scored."""
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether the group says nothing about what is better: all scored rewards are equal."""
-        return self.std == 0.0
+__all__ = ["GroupAdvantages", "grpo_advantages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,8 +22,6 @@ class GroupAdvantages:
     """0 where not valid."""
     is_valid: NDArray[np.bool_]  # [N]
     """False for rollouts that must leave the loss and its denominators."""
-    groups: Mapping[str, GroupStats]
-    """In the order in which the groups first appear."""
     metrics: Mapping[str, Metric]
 
 
@@ -91,47 +73,43 @@ def grpo_advantages(
 
     advantages = np.zeros(len(rewards), dtype=np.float64)
     is_valid = np.zeros(len(rewards), dtype=bool)
-    groups: dict[str, GroupStats] = {}
-    for group_id, members in scored.items():
-        values = np.array([rewards[index] for index in members], dtype=np.float64)
-        groups[group_id], deviations = _center(values)
+    stds: list[float] = []
+    for members in scored.values():
         if len(members) < 2:
             continue
-        scale = groups[group_id].std + eps if norm_by_std else 1.0
-        advantages[members] = deviations / scale
+        values = np.array([rewards[index] for index in members], dtype=np.float64)
+        deviations, std = _center(values)
+        stds.append(std)
+        advantages[members] = deviations / (std + eps if norm_by_std else 1.0)
         is_valid[members] = True
     return GroupAdvantages(
         advantages=advantages,
         is_valid=is_valid,
-        groups=groups,
-        metrics=_metrics(rewards, is_valid, groups),
+        metrics=_metrics(rewards, is_valid, stds, num_groups=len(scored)),
     )
 
 
-def _center(values: NDArray[np.float64]) -> tuple[GroupStats, NDArray[np.float64]]:
-    """A group's statistics and the deviations from its mean."""
-    count = len(values)
-    if count == 0:
-        return GroupStats(num_scored=0, mean=math.nan, std=math.nan), values
+def _center(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """The deviations from a group's mean, and its unbiased std: exactly 0 where all are equal."""
     if values.max() == values.min():
         # Asked of the values, since the mean of equal numbers may round to another one.
-        std = 0.0 if count > 1 else math.nan
-        return GroupStats(num_scored=count, mean=float(values[0]), std=std), np.zeros(count)
-    mean = values.mean()
-    deviations = values - mean
-    std = math.sqrt(float(np.square(deviations).sum()) / (count - 1))
-    return GroupStats(num_scored=count, mean=float(mean), std=std), deviations
+        return np.zeros(len(values)), 0.0
+    deviations = values - values.mean()
+    return deviations, math.sqrt(float(np.square(deviations).sum()) / (len(values) - 1))
 
 
 def _metrics(
-    rewards: Sequence[float | None], is_valid: NDArray[np.bool_], groups: Mapping[str, GroupStats]
+    rewards: Sequence[float | None],
+    is_valid: NDArray[np.bool_],
+    stds: Sequence[float],
+    *,
+    num_groups: int,
 ) -> dict[str, Metric]:
-    with_std = [stats for stats in groups.values() if stats.num_scored >= 2]
-    num_constant = sum(stats.is_constant for stats in with_std)
+    num_constant = sum(std == 0.0 for std in stds)
     return {
-        "group_reward_std": Metric.mean(sum(stats.std for stats in with_std), len(with_std)),
-        "frac_reward_zero_std": Metric.mean(num_constant, len(with_std)),
+        "group_reward_std": Metric.mean(sum(stds), len(stds)),
+        "frac_reward_zero_std": Metric.mean(num_constant, len(stds)),
         "num_unscored": Metric.sum(sum(reward is None for reward in rewards)),
         "num_dropped": Metric.sum(int((~is_valid).sum())),
-        "num_dropped_groups": Metric.sum(len(groups) - len(with_std)),
+        "num_dropped_groups": Metric.sum(num_groups - len(stds)),
     }

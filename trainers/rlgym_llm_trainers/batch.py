@@ -239,7 +239,7 @@ def collate(samples: Sequence[TrainingSample], pad_id: int) -> Batch:
 
 
 def split_micro_batches(
-    samples: Sequence[TrainingSample], micro_size: int, *, sort_by_length: bool = True
+    samples: Sequence[TrainingSample], micro_size: int
 ) -> list[list[TrainingSample]]:
     """Parts of at most ``micro_size`` sequences each; every sample is in exactly one.
 
@@ -248,7 +248,5 @@ def split_micro_batches(
     """
     if micro_size < 1:
         raise ValueError(f"micro_size must be at least 1, got {micro_size}")
-    ordered = list(samples)
-    if sort_by_length:
-        ordered.sort(key=lambda sample: sample.num_tokens, reverse=True)
+    ordered = sorted(samples, key=lambda sample: sample.num_tokens, reverse=True)
     return [ordered[start : start + micro_size] for start in range(0, len(ordered), micro_size)]

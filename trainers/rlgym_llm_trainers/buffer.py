@@ -55,6 +55,9 @@ class GroupBuffer:
         self.num_dropped = 0
         """Groups that were too old when it was their turn, so far."""
 
+        self.num_taken = 0
+        """Groups that the learner got, so far."""
+
     def put(self, offer: Offer) -> None:
         """Adds a group."""
         with self._changed:
@@ -67,17 +70,21 @@ class GroupBuffer:
             self._failure = self._failure or failure
             self._changed.notify_all()
 
-    def take(self, num_groups: int, *, step: int, version: int) -> list[Offer]:
+    def take(self, num_groups: int, *, step: int, version: int) -> list[Offer] | None:
         """Waits for ``num_groups`` groups that policy ``version`` may learn from.
 
         A group that is too old is dropped, and counted. Under "wait" nothing comes in its place,
-        so that fewer may be returned; under "drop" another one is waited for.
+        so that fewer may be returned; under "drop" others are needed: None asks for them.
         """
         with self._changed:
             while True:
+                num_dropped = self.num_dropped
                 taken = self._ready(num_groups, step=step, version=version)
                 if taken is not None:
+                    self.num_taken += len(taken)
                     return taken
+                if self.num_dropped > num_dropped:
+                    return None
                 if self._failure is not None:
                     raise self._failure
                 self._changed.wait()

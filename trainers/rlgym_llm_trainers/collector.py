@@ -79,7 +79,8 @@ class Collector:
         self._batch_size = batch_size
         self._total_steps = total_steps
         self._max_staleness = max_staleness
-        self._num_ahead = max_staleness if stale == "wait" else 2 * max_staleness + 1
+        self._takes_any = stale == "drop"
+        self._num_ahead = 2 * max_staleness + 1 if self._takes_any else max_staleness
         self._buffer = GroupBuffer(max_staleness=max_staleness, stale=stale)
         self._num_begun = 0
         self._running: dict[threading.Thread, CallersThread] = {}
@@ -92,11 +93,12 @@ class Collector:
         Raises what sampling raised, and RlgymError where every group was too old.
         """
         asked, num_dropped = time.perf_counter(), self._buffer.num_dropped
-        last = min(step + self._num_ahead, self._total_steps)
-        while self._num_begun < last:
-            self._num_begun += 1
-            self._begin(self._num_begun)
-        offers = self._buffer.take(self._batch_size, step=step, version=version)
+        offers: list[Offer] | None = None
+        while offers is None:
+            while self._should_begin(step):
+                self._num_begun += 1
+                self._begin(self._num_begun)
+            offers = self._buffer.take(self._batch_size, step=step, version=version)
         if not offers:
             raise RlgymError(
                 f"step {step}: every group is older than rollout.max_staleness "
@@ -122,6 +124,14 @@ class Collector:
         for thread in self._running:
             thread.join(_CLOSE_S)
         self._running.clear()
+
+    def _should_begin(self, step: int) -> bool:
+        """Whether the tasks of one step more are to be sampled now."""
+        num_steps = min(self._num_ahead + 1, self._total_steps - step + 1)
+        if not self._takes_any:
+            return self._num_begun < step - 1 + num_steps
+        num_gone = self._buffer.num_taken + self._buffer.num_dropped
+        return self._num_begun * self._batch_size - num_gone < num_steps * self._batch_size
 
     def _begin(self, step: int) -> None:
         indices = list(self._draw(step))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from rlgym_llm.cli import FAILED, INTERRUPTED, CommandParser, guarded
+from rlgym_llm.commands.number_flags import at_least_1, rising
 
 __all__ = ["eval_parser", "main"]
 
@@ -47,16 +48,16 @@ def eval_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--n", type=_count, metavar="N", help="responses a task (1)")
+    parser.add_argument("--n", type=at_least_1, metavar="N", help="responses a task (1)")
     parser.add_argument(
-        "--k", type=_counts, metavar="K,K", help="pass@k and maj@k for these k, up to N (1 and N)"
+        "--k", type=rising, metavar="K,K", help="pass@k and maj@k for these k, up to N (1 and N)"
     )
     parser.add_argument(
         "--temperature", type=float, metavar="T", help="0 is greedy (0 for --n 1, else 1)"
     )
     parser.add_argument("--top-p", type=float, metavar="P", help="nucleus of this mass (1)")
     parser.add_argument("--top-k", type=int, metavar="K", help="the K likeliest tokens (-1, all)")
-    parser.add_argument("--max-tasks", type=_count, metavar="M", help="the first M tasks (all)")
+    parser.add_argument("--max-tasks", type=at_least_1, metavar="M", help="the first M tasks (all)")
     parser.add_argument(
         "--output", metavar="DIR", help="folder of the evaluation (a new one under runs/)"
     )
@@ -89,21 +90,6 @@ def _run(argv: Sequence[str]) -> int:
     if result.was_interrupted:
         return INTERRUPTED
     return FAILED if result.num_failed else 0
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(sorted({_count(part) for part in text.split(",")}))
-
-
-_count.__name__ = "number"  # argparse names the type in its errors
-_counts.__name__ = "list of numbers"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rlgym_llm.compose import is_truncated
 from rlgym_llm.scores import FAILED, CardStatus, Component, ScoreCard
 from rlgym_llm.types import Rollout, RolloutStatus
-from rlgym_llm.votes import said_answer, tells_answer
+from rlgym_llm.votes import vote
 
 __all__ = ["EvalRow", "eval_row"]
 
@@ -30,11 +30,8 @@ class EvalRow:
     """The raw score of every component."""
     failed: tuple[str, ...]
     """Components that failed on it."""
-    votes: bool
-    """Whether its scores tell what the final answer is, were it none."""
     answer: Hashable | None
-    """The final answer as a vote, None where there is none. All right answers are one vote: they
-    equal the gold answer, however they are written."""
+    """The final answer as a `vote`, None where there is none."""
 
     @property
     def has_failed(self) -> bool:
@@ -47,10 +44,9 @@ def eval_row(
 ) -> EvalRow:
     """The row of a rollout; a raw ``accuracy`` score of ``right_from`` or more is a right answer.
 
-    The answer is read from that component's ``info``, as reward ``math`` writes it.
+    What it answers is read from that component's ``info``, as reward ``math`` writes it.
     """
     judged = card.components.get(accuracy) if accuracy else None
-    votes = judged is not None and tells_answer(judged.info)
     return EvalRow(
         rollout_id=rollout.id,
         group_id=rollout.group_id,
@@ -62,12 +58,9 @@ def eval_row(
         reward=card.reward,
         raw={name: component.raw for name, component in card.components.items()},
         failed=tuple(n for n, component in card.components.items() if component.status in FAILED),
-        votes=votes,
-        answer=_answer(judged, right_from) if judged is not None and votes else None,
+        answer=None if judged is None else _answer(judged, rollout.text, right_from),
     )
 
 
-def _answer(judged: Component, right_from: float) -> Hashable | None:
-    if judged.raw is not None and judged.raw >= right_from:
-        return (True,)
-    return said_answer(judged.info)
+def _answer(judged: Component, text: str, right_from: float) -> Hashable | None:
+    return vote(judged.info, text, is_right=judged.raw is not None and judged.raw >= right_from)

@@ -35,9 +35,8 @@ def summarize(
     ``accuracy``, ``reward`` and ``components`` are over rollouts, clustered by task
     (`mean_and_interval`); ``pass@k`` and ``maj@k`` over tasks, those with fewer than k scored
     responses left out. What was not scored is in no mean and is counted: ``failed_rollouts`` by
-    status, ``failed_scores`` by component, ``masked``. ``maj@k`` is null where the accuracy
-    component does not tell what the answer is. ``totals`` are the sums of ``num_tokens`` and
-    ``gen_s`` over the batches, for ``timing``. A figure of nothing is null.
+    status, ``failed_scores`` by component, ``masked``. ``totals`` are the sums of ``num_tokens``
+    and ``gen_s`` over the batches, for ``timing``. A figure of nothing is null.
     """
     tasks: dict[str, list[EvalRow]] = defaultdict(list)
     for row in rows:
@@ -85,14 +84,13 @@ def summarize(
         str(k): _over_tasks([pass_at_k(len(v), sum(v), k) for v in verdicts if len(v) >= k])
         for k in ks
     }
-    if any(row.votes for row in rows):
-        pairs = [
-            ([row.answer for row in group], verdict)
-            for group, verdict in zip(judged, verdicts, strict=True)
-        ]
-        summary["maj@k"] = {
-            str(k): _over_tasks([maj_at_k(a, v, k) for a, v in pairs if len(v) >= k]) for k in ks
-        }
+    pairs = [
+        ([row.answer for row in group], verdict)
+        for group, verdict in zip(judged, verdicts, strict=True)
+    ]
+    summary["maj@k"] = {
+        str(k): _over_tasks([maj_at_k(a, v, k) for a, v in pairs if len(v) >= k]) for k in ks
+    }
     return summary
 
 

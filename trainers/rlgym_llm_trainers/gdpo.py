@@ -27,8 +27,8 @@ def gdpo_advantages(
     GDPO, arXiv 2601.05242, equations 4 to 6: two rewards of different spread then pull by their
     weights, where the sum would be ruled by the wider one. Whitening is over the batch's valid
     rollouts, biased std. A component that does not apply to a rollout adds 0 to it. Which rollouts
-    are valid, and the groups' statistics, are those of ``of_rewards``, the advantages of the
-    composed rewards; ``estimate`` is the estimator over siblings, given one value per rollout.
+    are valid, and the metrics, are those of ``of_rewards``, the advantages of the composed rewards;
+    ``estimate`` is the estimator over siblings, given one value per rollout.
 
     Correctness 0, 0, 1, 1 and a bonus of 0, 100, 0, 100 in one group, weights 1 and 1: sums are
     ruled by the bonus, here rollouts 2 and 3 are worth the same (0), and 1 and 4 are -/+1.414.

@@ -91,6 +91,7 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
                 )
         except (Exception, SystemExit) as error:
             # What was learned before a judge died is worth keeping, whatever else went wrong.
+            steps_done = max(steps_done, session.learner.last_step)  # it may have failed after it
             if _save(session, steps_done):
                 error.add_note(f"the model after {steps_done} steps is in {session.run.model}")
             raise

@@ -22,6 +22,7 @@ from rlgym_llm_trainers.batch import (
     split_micro_batches,
     with_stream,
 )
+from rlgym_llm_trainers.batch_logprobs import batch_logprobs, is_plain_head
 from rlgym_llm_trainers.losses import (
     LossOutput,
     PolicyLossInputs,
@@ -32,7 +33,6 @@ from rlgym_llm_trainers.losses import (
 from rlgym_llm_trainers.metrics import Metric, finalize, merge, merge_steps
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.schedule import lr_at
-from rlgym_llm_trainers.scorer import is_plain_head, score_tokens
 
 __all__ = ["Learner"]
 
@@ -74,6 +74,8 @@ class Learner:
         self._max_response_length = max_response_length
         self._num_updates = num_updates
         self._updates_done = 0
+        self.last_step = 0
+        """The newest step that changed the weights."""
         self._seed = seed
         self._reference = reference
         self._has_plain_head = is_plain_head(policy.model)
@@ -112,7 +114,7 @@ class Learner:
         with torch.no_grad():
             for part in split_micro_batches(samples, self._reference_batch_size):
                 batch = self._collate(part)
-                logprobs, _ = score_tokens(
+                logprobs, _ = batch_logprobs(
                     model,
                     batch,
                     temperature=self._temperature,
@@ -148,6 +150,7 @@ class Learner:
                 per_update.append(
                     self._optimizer_step(mini_batch, is_on_policy=is_first, version=version)
                 )
+                self.last_step = step
         return finalize(merge_steps(per_update)) if per_update else {}
 
     def _optimizer_step(
@@ -202,7 +205,7 @@ class Learner:
         """The micro-batch's share of the loss, and its metrics."""
         config = self._config
         assert batch.advantages is not None, "samples come with advantages"
-        logprobs, entropy = score_tokens(
+        logprobs, entropy = batch_logprobs(
             self._policy.model,
             batch,
             temperature=self._temperature,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import logging as std_logging
 import os
 import shutil
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from rlgym_llm.errors import ConfigError, RlgymError, UserError
+from rlgym_llm.quiet_hub import quiet_hub
 from rlgym_llm_trainers.token_side import eos_ids
 
 __all__ = [
@@ -97,19 +97,18 @@ def load_policy(
     loading: dict[str, Any]
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    hub_logger = std_logging.getLogger("huggingface_hub")
-    hub_logger.setLevel(std_logging.ERROR)  # a retry is no news; what came of it is said below
     model: Any
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
-        load: Any = AutoModelForCausalLM.from_pretrained
-        model, loading = load(
-            path,
-            dtype=torch.bfloat16 if dtype == "bfloat16" else torch.float32,
-            trust_remote_code=trust_remote_code,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are refused below, by name
-        )
+        with quiet_hub():
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+            load: Any = AutoModelForCausalLM.from_pretrained
+            model, loading = load(
+                path,
+                dtype=torch.bfloat16 if dtype == "bfloat16" else torch.float32,
+                trust_remote_code=trust_remote_code,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are refused below, by name
+            )
     except Exception as error:  # the loaders raise anything from KeyError to safetensors' own
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise UserError(f"--model {path}: does not load: {reason}") from error

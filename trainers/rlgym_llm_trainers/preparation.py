@@ -27,6 +27,8 @@ from rlgym_llm_trainers.environments import Openings, starter_kit_of
 from rlgym_llm_trainers.model import Policy, check_model_path, load_policy, pick_device
 from rlgym_llm_trainers.token_side import TokenSide, load_token_side
 from rlgym_llm_trainers.training_generator import TrainingGenerator
+from rlgym_llm_trainers.vllm_engine.arguments import check_vllm
+from rlgym_llm_trainers.weight_sync.transport import check_transport
 
 __all__ = [
     "ModelSource",
@@ -64,10 +66,13 @@ def find_model(config: TrainConfig, plugins: Plugins) -> ModelSource:
     spec = plugins.get(Kind.GENERATOR, _generator_name(config, device))
     assert isinstance(spec, GeneratorSpec)
     make_generator = plugins.load(spec)
+    if spec.name == "vllm" and not config.rollout.workers.address:
+        check_vllm()  # a cluster may have it where this machine has not
     if config.rollout.num_workers:
         make_generator = _in_processes(config, spec)
     path = config.model.path or starter_kit_of(config, plugins).model
     check_model_path(path)
+    check_transport(config.rollout, device.type, spec.name)
     return ModelSource(path=path, device=device, generator=spec, make_generator=make_generator)
 
 
@@ -109,17 +114,30 @@ def open_model(
         )
     else:
         policy = load_token_side(source.path, trust_remote_code=config.model.trust_remote_code)
-    needed = config.data.max_prompt_length + config.data.max_response_length
-    if policy.max_positions is not None and needed > policy.max_positions:
-        raise ConfigError(
-            f"--data.max_prompt_length {config.data.max_prompt_length} and "
-            f"--data.max_response_length {config.data.max_response_length} need {needed} "
-            f"positions, but the model {policy.path} has {policy.max_positions}"
-        )
+    _check_lengths(config, policy)
     generator = source.make_generator(policy, config)
     with closed_on_error(generator):
         generator.sync(generator.policy_version)  # before anything is sampled, whatever the step
     return policy, generator
+
+
+def _check_lengths(config: TrainConfig, policy: Policy | TokenSide) -> None:
+    limit, wanted = policy.max_positions, config.rollout.max_model_len
+    if limit is not None and wanted is not None and wanted > limit:
+        raise ConfigError(
+            f"--rollout.max_model_len {wanted}: the model {policy.path} has {limit} positions"
+        )
+    needed = config.data.max_prompt_length + config.data.max_response_length
+    if needed <= min(limit or needed, wanted or needed):
+        return
+    has = f"the model {policy.path} has {limit}"
+    if wanted is not None:
+        has = f"--rollout.max_model_len is {wanted}"
+    raise ConfigError(
+        f"--data.max_prompt_length {config.data.max_prompt_length} and "
+        f"--data.max_response_length {config.data.max_response_length} need {needed} "
+        f"positions, but {has}"
+    )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from rlgym_llm.cli import FAILED, INTERRUPTED, CommandParser, guarded
+from rlgym_llm.commands.number_flags import at_least_1
 
 __all__ = ["main", "rollout_parser"]
 
@@ -53,7 +54,7 @@ def rollout_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--n", metavar="N", help="rollouts a task: the key rollout.n (8)")
     add("--split", choices=("train", "val"), default="train", help="whose tasks (train)")
-    add("--max-tasks", type=_count, metavar="M", help="the first M tasks (all)")
+    add("--max-tasks", type=at_least_1, metavar="M", help="the first M tasks (all)")
     add("--score", action="store_true", help="score with the environment's rewards, or --reward")
     add(
         "--output",
@@ -79,19 +80,15 @@ def _run(argv: Sequence[str]) -> int:
     result = run_rollout(settings)
     print(json.dumps(result.summary, indent=2))
     print(f"saved in {result.file}", file=sys.stderr)
+    if result.num_failed:
+        print(
+            f"{result.num_failed} of the rollouts failed, for example: {result.example}; "
+            "--retry-errors samples them again",
+            file=sys.stderr,
+        )
     if result.was_interrupted:
         return INTERRUPTED
     return FAILED if result.num_failed else 0
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
-_count.__name__ = "number"  # argparse names the type in its errors
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ class RolloutResult:
     """What the file of the summary holds."""
     num_failed: int
     """Rollouts whose episode or one of whose rewards failed."""
+    example: str | None
+    """What the first of them says of its failure."""
     was_interrupted: bool
 
 
@@ -93,6 +95,7 @@ def run_rollout(settings: RolloutSettings) -> RolloutResult:
         file=file,
         summary=summary,
         num_failed=tally.num_failed,
+        example=tally.example,
         was_interrupted=not summary["is_complete"],
     )
 

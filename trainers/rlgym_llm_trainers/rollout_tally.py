@@ -29,6 +29,8 @@ class RolloutTally:
         self.num_rollouts = 0
         self.num_failed = 0
         """Those whose episode failed, or one of whose rewards."""
+        self.example: str | None = None
+        """What the first of them says of its failure."""
         self._num_truncated = 0
         self._num_tokens = 0
         self._statuses: Counter[str] = Counter()
@@ -43,7 +45,10 @@ class RolloutTally:
         """Counts one."""
         rollout, card = record.rollout, record.card
         self.num_rollouts += 1
-        self.num_failed += has_failed(record)
+        if has_failed(record):
+            self.num_failed += 1
+            failed_score = card.error if card is not None else None
+            self.example = self.example or rollout.error or failed_score
         self._num_truncated += is_truncated(rollout)
         self._num_tokens += rollout.num_tokens
         self._groups[rollout.group_id] += 1

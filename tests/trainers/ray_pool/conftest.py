@@ -46,7 +46,8 @@ class FakeActor:
         self.version = None
         self.is_killed = False
         self.events = []
-        """What it was asked, in order: ("load", version), ("score",), ("sample", prompt ids)."""
+        """What it was asked, in order: ("load", version), ("score",), ("sample", prompt ids), and
+        of a transfer ("start", None) and the like."""
         self.most_in_flight = self._in_flight = 0
 
     def completion(self, request):
@@ -76,6 +77,12 @@ class FakeActor:
         await self._do("load", (path, version))
         self.version = version
         return {}
+
+    async def transfer(self, call, info):
+        self.events.append((call, info))
+        await self._do(call, info)
+        if call == "finish":
+            self.version = int(info)
 
     async def score(self, sequences):
         self.events.append(("score",))

@@ -40,6 +40,9 @@ class Failing:
     def load_weights(self, path, version):
         raise self.error
 
+    def transfer(self, call, info):
+        raise self.error
+
     def score(self, sequences):
         raise self.error
 
@@ -75,6 +78,7 @@ def test_errors_of_a_worker_cross_as_plain_ones_that_mean_the_same(monkeypatch, 
     asked = (
         lambda: actor.sample(REQUEST),
         lambda: actor.load_weights("v0", 0),
+        lambda: actor.transfer("start", None),
         lambda: actor.score([(1, 2)]),
     )
     for ask in asked:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
 import torch
 from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.ray_pool import generator as module
-from rlgym_llm_trainers.ray_pool.generator import RayGenerator, max_in_flight, worker_spec
+from rlgym_llm_trainers.ray_pool.generator import (
+    RayGenerator,
+    max_in_flight,
+    only_gpus_of,
+    worker_spec,
+)
 from rlgym_llm_trainers.ray_pool.hf_worker import HFWorker
+from rlgym_llm_trainers.weight_sync.files import WeightFiles
 
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import ConfigError, GeneratorError, WeightSyncError
@@ -41,6 +48,12 @@ class Local:
 
     async def load_weights(self, path, version):
         return await asyncio.to_thread(self.worker.load_weights, path, version)
+
+    async def transfer(self, call, info):
+        if call == "update":
+            self.path = info["path"]
+        elif call == "finish":
+            await self.load_weights(self.path, int(info))
 
     async def score(self, sequences):
         return await asyncio.to_thread(self.worker.score, sequences)
@@ -250,6 +263,63 @@ def test_more_than_the_machine_has_is_refused_at_once(opened):
         opened(num_workers=3, workers={"num_cpus": 4.0})
     with pytest.raises(ConfigError, match="2 with 1 GPUs each need 2, this machine has 0"):
         opened(workers={"num_gpus": 1.0})
+
+
+@pytest.mark.parametrize("transport", ["nccl", "ipc"])
+def test_a_gpu_transport_sends_the_learners_weights_without_a_file(
+    opened, policy, monkeypatch, tmp_path, transport
+):
+    """vLLM's sender is one that hands the numbers over by a file of its own."""
+    made = []
+
+    class FakeTransfer:
+        def __init__(self, model, client, **how):
+            made.append(how)
+            self.model, self.client, self.is_closed = model, client, False
+            self.files = WeightFiles(tmp_path / "sender")
+            client.init_weight_transfer_engine({})
+
+        def send(self, version):
+            self.client.start_weight_update()
+            path = self.files.publish(self.model, version)
+            self.client.update_weights({"path": str(path)})
+            self.client.finish_weight_update(str(version))
+
+        def close(self):
+            self.files.close()
+
+    (tmp_path / "sender").mkdir()
+    monkeypatch.setattr(module, "GpuTransfer", FakeTransfer)
+    generator = opened(weight_sync={"transport": transport, "folder": str(tmp_path / "none")})
+    asked = requests(generator)
+    for version in (0, 1):
+        learn(policy, seed=version)
+        generator.sync(version)
+        found = generator.generate(asked)
+        assert ids(found) == ids(HFGenerator(policy).generate(asked))
+        assert versions(found) == {version}
+    assert made == [{"transport": transport, "num_receivers": 2, "master_address": "127.0.0.1"}]
+    assert not (tmp_path / "none").exists()
+    generator.close()
+    assert not list((tmp_path / "sender").rglob("*.safetensors"))  # it was left
+
+
+def test_ray_shares_out_the_gpus_that_the_transport_can_reach(monkeypatch):
+    learner = torch.device("cuda", 1)
+
+    def seen(transport, device=learner):
+        with only_gpus_of(transport, device):
+            return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
+    assert seen("nccl") == "4,6"
+    assert seen("ipc") == "5"
+    assert seen("shared_memory") == seen("nccl", torch.device("cpu")) == "4,5,6"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,5,6"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert seen("nccl") == "0"
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
 
 
 def test_each_process_has_a_little_more_than_it_samples_at_once():

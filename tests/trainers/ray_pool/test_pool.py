@@ -284,6 +284,56 @@ def test_a_replacement_that_comes_up_in_a_sync_waits_for_its_outcome(world, say)
     assert world.actor("actor-2").events[0] == ("load", 1)
 
 
+def test_a_replacement_that_took_the_old_weights_during_a_sync_takes_the_new_ones_too(world, say):
+    pool = world.pool(num_actors=2, version=0)
+    world.acts["sample"] = say.fail_for("actor-1", say.gone("actor-1"))
+    world.acts["load"] = world.hold
+    say.results([pool.submit(say.request(i)) for i in range(2)])
+    old = world.next_held()
+    assert (old.actor.name, old.what) == ("actor-2", ("v0", 0))
+    loading = in_thread(pool.load, say.weights(1))
+    syncing = world.next_held()
+    assert (syncing.actor.name, syncing.what) == ("actor-0", ("v1", 1))
+    old.answer.set_result(None)  # while the others are still at it
+    for _ in range(3):
+        pool.metrics()  # the pool's loop has gone round since
+    syncing.answer.set_result(None)
+    loading.result(timeout=20)
+    new = world.next_held()
+    assert (new.actor.name, new.what) == ("actor-2", ("v1", 1))
+    new.answer.set_result(None)
+    found = say.results([pool.submit(say.request(i)) for i in range(12)])
+    assert {one.version_spans for one in found} == {((0, 1, 1),)}
+
+
+@pytest.mark.parametrize("num_actors", [1, 2])
+def test_where_all_die_before_a_sync_their_replacements_take_it(world, say, num_actors):
+    pool = world.pool(num_actors=num_actors, version=3)
+
+    def die_once(actor, what):
+        if actor.name in {f"actor-{i}" for i in range(num_actors)}:
+            raise say.gone(actor.name)
+
+    world.acts["load"] = die_once
+    pool.load(say.weights(4))
+    assert pool.policy_version == 4
+    found = say.results([pool.submit(say.request(i)) for i in range(4)])
+    assert {one.version_spans for one in found} == {((0, 1, 4),)}
+    assert all(actor.is_killed for actor in world.actors[:num_actors])
+
+
+def test_a_sync_in_which_every_replacement_dies_too_ends_with_the_first_cause(world, say):
+    pool = world.pool(num_actors=1, version=3, max_restarts=2)
+
+    def die(actor, what):
+        raise say.gone(actor.name)
+
+    world.acts["load"] = die
+    with pytest.raises(WeightSyncError, match=r"no generator process is left: actor-0 is gone"):
+        pool.load(say.weights(4))
+    assert len(world.actors) == 3
+
+
 def test_a_closed_pool_fails_what_waits_and_ends_the_processes(world, say):
     pool = world.pool(num_actors=2, max_in_flight=1)
     world.acts["sample"] = world.hold

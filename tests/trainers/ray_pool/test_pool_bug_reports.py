@@ -9,9 +9,10 @@ import pytest
 
 from rlgym_llm.episodes.runner import EpisodeRunner
 from rlgym_llm.errors import GeneratorError
-from rlgym_llm.generate import SamplingParams, ScriptedGenerator
+from rlgym_llm.generate import SamplingParams
 from rlgym_llm.multi_turn import MultiTurnEnv
 from rlgym_llm.rollout import group_specs
+from rlgym_llm.scripted_generator import ScriptedGenerator
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import RolloutStatus, Task
 

@@ -273,7 +273,8 @@ def test_shared_memory_where_it_has_room_for_two_versions(tmp_path, monkeypatch,
         (tmp_path / folder).mkdir()
     monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path / "shared")
     monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path / "other"))
-    free(monkeypatch, lambda path: room if "shared" in str(path) else 10**9)
+    shared = str(tmp_path / "shared")
+    free(monkeypatch, lambda path: room if str(path).startswith(shared) else 10**9)
     with WeightFiles() as made:
         assert made.publish(filled(0), 0).parents[1].name == name  # 12 kB
 

@@ -11,7 +11,7 @@ from rlgym_llm_trainers.weight_sync.guard import CanaryGuard
 from rlgym_llm_trainers.weight_sync.source import policy_weights
 from rlgym_llm_trainers.weight_sync.update import run_update
 
-from rlgym_llm.config_rollout import WeightSyncConfig
+from rlgym_llm.config_rollout import RolloutConfig, WeightSyncConfig
 from rlgym_llm.errors import WeightSyncError
 
 
@@ -68,10 +68,15 @@ def test_scores_are_of_when_they_were_expected(policy, engine_of):
 
 
 def test_from_config(policy):
-    assert CanaryGuard.from_config(policy, WeightSyncConfig(canary=False)) is None
-    loose = CanaryGuard.from_config(policy, WeightSyncConfig(canary_tolerance=50.0))
+    def config(max_model_len: int | None = None, **sync) -> RolloutConfig:
+        return RolloutConfig(max_model_len=max_model_len, weight_sync=WeightSyncConfig(**sync))
+
+    assert CanaryGuard.from_config(policy, config(canary=False)) is None
+    short = CanaryGuard.from_config(policy, config(max_model_len=20))
+    assert {len(sequence) for sequence in short.sequences} == {19}
+    loose = CanaryGuard.from_config(policy, config(canary_tolerance=50.0))
     wrong = [[0.0] * 31] * 4
     assert 0 < loose.expect(0)("one", wrong) < 50
-    strict = CanaryGuard.from_config(policy, WeightSyncConfig())
+    strict = CanaryGuard.from_config(policy, config())
     with pytest.raises(WeightSyncError, match=r"allowed 0\.001"):
         strict.expect(0)("one", wrong)

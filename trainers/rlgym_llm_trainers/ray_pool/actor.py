@@ -8,13 +8,19 @@ import math
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rlgym_llm.errors import GeneratorError, UserError, WeightSyncError
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
 from rlgym_llm_trainers.ray_pool.handle import ActorGoneError
-from rlgym_llm_trainers.ray_pool.worker import SamplingWorker, WorkerSpec, open_worker
+from rlgym_llm_trainers.ray_pool.worker import (
+    SamplingWorker,
+    TransferCall,
+    TransferWorker,
+    WorkerSpec,
+    open_worker,
+)
 
 __all__ = ["ActorResources", "RayHandle", "SamplingActor", "start_actor"]
 
@@ -48,6 +54,11 @@ class SamplingActor:
         """See `SamplingWorker.load_weights`."""
         load = self._open().load_weights
         return dict(await _crossing(asyncio.to_thread(load, path, version)))
+
+    async def transfer(self, call: TransferCall, info: Any) -> None:
+        """See `TransferWorker.transfer`."""
+        worker = cast(TransferWorker, self._open())
+        await _crossing(asyncio.to_thread(worker.transfer, call, info))
 
     async def score(self, sequences: Sequence[tuple[int, ...]]) -> list[list[float]]:
         """See `SamplingWorker.score`."""
@@ -145,6 +156,10 @@ class RayHandle:
             self._actor.load_weights.remote(path, version)
         )
         return metrics
+
+    async def transfer(self, call: TransferCall, info: Any) -> None:
+        """See `ActorHandle`."""
+        await self._answer(self._actor.transfer.remote(call, info))
 
     async def score(self, sequences: Sequence[tuple[int, ...]]) -> list[list[float]]:
         """See `ActorHandle`."""

@@ -7,10 +7,12 @@ import logging
 import os
 import signal
 import socket
+import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -87,7 +89,10 @@ def open_cluster(address: str | None = None, *, num_cpus: int | None = None) -> 
     try:
         with _own_signals(), _no_error_listener():
             ray.init(**options)
-    except Exception as error:  # Ray raises what its parts raise
+    except BaseException as error:  # Ray raises what its parts raise
+        ray.shutdown()  # an interrupt finds it half open
+        if not isinstance(error, Exception):
+            raise
         where = "on this machine" if address is None else f"at rollout.workers.address {address}"
         raise ConfigError(f"no Ray {where}: {_line(error)}{_token_hint(error)}") from error
     return Cluster(is_own=True, is_local=address is None)
@@ -95,7 +100,7 @@ def open_cluster(address: str | None = None, *, num_cpus: int | None = None) -> 
 
 def _check_answers(address: str) -> None:
     """Raises ConfigError where nothing listens at ``address``; Ray itself tries for minutes."""
-    where = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    where = os.environ.get("RAY_ADDRESS") or _known_here() if address == "auto" else address
     if not where:
         return  # Ray looks for one on this machine, and says at once where there is none
     parts = urlsplit(where if "://" in where else f"ray-node://{where}")
@@ -108,6 +113,14 @@ def _check_answers(address: str) -> None:
             f"rollout.workers.address {address}: no Ray cluster answers there ({_line(error)}); "
             "start one with `ray start --head`, or leave the address out"
         ) from error
+
+
+def _known_here() -> str:
+    """The cluster that was last started on this machine, as Ray itself finds it; it may be gone."""
+    try:
+        return Path(tempfile.gettempdir(), "ray", "ray_current_cluster").read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 @contextlib.contextmanager

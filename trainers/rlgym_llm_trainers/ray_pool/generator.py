@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import ConfigError
@@ -21,12 +24,18 @@ from rlgym_llm_trainers.ray_pool.actor import ActorResources, start_actor
 from rlgym_llm_trainers.ray_pool.cluster import Cluster, open_cluster
 from rlgym_llm_trainers.ray_pool.place import PoolLimits
 from rlgym_llm_trainers.ray_pool.pool import ActorPool
+from rlgym_llm_trainers.ray_pool.transfer import PoolTransfer, Sender
 from rlgym_llm_trainers.ray_pool.weights import Weights
 from rlgym_llm_trainers.ray_pool.worker import WorkerSpec
+from rlgym_llm_trainers.vllm_engine.arguments import set_environment
+from rlgym_llm_trainers.weight_sync.cuda import GpuTransfer, TransferClient
 from rlgym_llm_trainers.weight_sync.files import WeightFiles
 from rlgym_llm_trainers.weight_sync.guard import CanaryGuard
+from rlgym_llm_trainers.weight_sync.transport import Transport, choose_transport, is_gpu_transport
 
 __all__ = ["RayGenerator"]
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class RayGenerator:
@@ -49,11 +58,18 @@ class RayGenerator:
                 "take --rollout.num_workers 0"
             )
         self._policy = policy
-        self._canary = CanaryGuard.from_config(policy, rollout.weight_sync)
+        self._canary = CanaryGuard.from_config(policy, config.rollout)
         self._worker = worker_spec(policy, config, spec)
-        self._files = WeightFiles(rollout.weight_sync.folder)
-        self._cluster = open_cluster(rollout.workers.address)
+        transport = choose_transport(rollout.weight_sync, policy.device.type, rollout.num_workers)
+        with only_gpus_of(transport, policy.device):
+            self._cluster = open_cluster(rollout.workers.address)
+        self._files: WeightFiles | None = None
+        self._transfer: PoolTransfer | None = None
         try:
+            if is_gpu_transport(transport):
+                self._transfer = _make_transfer(policy, transport, config, self._cluster)
+            else:
+                self._files = WeightFiles(rollout.weight_sync.folder)
             resources = _resources(config, self._cluster, device=self._worker.device)
             self._pool = ActorPool(
                 lambda name, place: start_actor(self._worker, name, place, resources),
@@ -68,7 +84,8 @@ class RayGenerator:
                 ),
             )
         except BaseException:
-            self._files.close()
+            if self._files is not None:
+                self._files.close()
             self._cluster.close()
             raise
 
@@ -104,21 +121,24 @@ class RayGenerator:
         return await asyncio.wrap_future(self._pool.submit(request))
 
     def sync(self, version: int) -> dict[str, float]:
-        """Publishes the policy's weights once; every process takes them and shows that it did.
+        """Publishes or sends the policy's weights once; every process shows that it has them.
 
         Raises WeightSyncError, with the old weights in service, where none could or one samples
-        from others than it should.
+        from others than it should; after a transfer that broke off no process is left.
         """
         begun = time.perf_counter()
-        path = self._files.publish(self._policy.model, version)
+        weights = Weights(version=version, transfer=self._transfer)
+        if self._files is not None:
+            path = self._files.publish(self._policy.model, version)
+            weights = replace(weights, path=str(path))
         published_s = time.perf_counter() - begun
-        weights = Weights(path=str(path), version=version)
         if self._canary is not None:
             weights = replace(
                 weights, canary=self._canary.sequences, check=self._canary.expect(version)
             )
         self._pool.load(weights)
-        self._files.forget_before(version)
+        if self._files is not None:
+            self._files.forget_before(version)
         return {
             "timing_s/update_weights": time.perf_counter() - begun,
             "timing_s/publish_weights": published_s,
@@ -131,9 +151,12 @@ class RayGenerator:
 
     def close(self) -> None:
         """Ends the processes, Ray where it was started here, and removes the weight files."""
+        if self._transfer is not None:
+            self._transfer.close()
         self._pool.close()
         self._cluster.close()
-        self._files.close()
+        if self._files is not None:
+            self._files.close()
 
     async def aclose(self) -> None:
         """As `close`, off the event loop."""
@@ -169,6 +192,63 @@ def worker_spec(policy: Policy, config: TrainConfig, spec: GeneratorSpec) -> Wor
     )
 
 
+@contextlib.contextmanager
+def only_gpus_of(transport: Transport, device: torch.device) -> Iterator[None]:
+    """A Ray that is started inside shares out what `visible_gpus` says; it knows no learner."""
+    if not is_gpu_transport(transport) or device.type != "cuda":
+        yield
+        return
+    before = os.environ.get(_VISIBLE)
+    there = before.split(",") if before else [str(i) for i in range(torch.cuda.device_count())]
+    own = torch.cuda.current_device() if device.index is None else device.index
+    os.environ[_VISIBLE] = ",".join(visible_gpus(transport, there, own))
+    try:
+        yield
+    finally:
+        del os.environ[_VISIBLE]
+        if before is not None:
+            os.environ[_VISIBLE] = before
+
+
+def visible_gpus(transport: Transport, there: Sequence[str], own: int) -> list[str]:
+    """GPUs for the processes, where the learner has the one in place ``own``.
+
+    NCCL has no GPU twice in a communicator; memory can be opened on its own GPU only.
+
+    >>> visible_gpus("nccl", ["4", "5", "6"], 1), visible_gpus("ipc", ["4", "5", "6"], 1)
+    (['4', '6'], ['5'])
+    """
+    return [gpu for place, gpu in enumerate(there) if (place == own) == (transport == "ipc")]
+
+
+def _make_transfer(
+    policy: Policy, transport: Transport, config: TrainConfig, cluster: Cluster
+) -> PoolTransfer:
+    gpus_each = config.rollout.tensor_model_parallel_size
+
+    def open_sender(client: TransferClient, num_gpus: int) -> Sender:
+        set_environment("cuda")  # vLLM's senders are in this process
+        return GpuTransfer(
+            policy.model,
+            client,
+            transport="ipc" if transport == "ipc" else "nccl",
+            num_receivers=num_gpus,
+            master_address=_own_address(cluster),
+        )
+
+    return PoolTransfer(transport, open_sender, gpus_each=gpus_each)
+
+
+def _own_address(cluster: Cluster) -> str:
+    """Where the processes reach this one."""
+    if cluster.is_local:
+        return "127.0.0.1"
+    import ray
+
+    address: str = ray.util.get_node_ip_address()
+    return address
+
+
 def _resources(config: TrainConfig, cluster: Cluster, *, device: str) -> ActorResources:
     """What each process gets; ConfigError where this machine has less than all need together."""
     rollout = config.rollout
@@ -183,12 +263,14 @@ def _resources(config: TrainConfig, cluster: Cluster, *, device: str) -> ActorRe
     )
     if cluster.is_local:
         there = cluster.resources()
+        is_beside = rollout.weight_sync.transport == "nccl"
         for kind, each in (("CPU", resources.num_cpus), ("GPU", num_gpus)):
             needed, has = each * rollout.num_workers, there.get(kind, 0.0)
             if needed > has:
                 raise ConfigError(
                     f"--rollout.num_workers {rollout.num_workers} with {each:g} {kind}s each "
-                    f"need {needed:g}, this machine has {has:g}; take fewer, or lower "
-                    f"--rollout.workers.num_{kind.lower()}s"
+                    f"need {needed:g}, this machine has {has:g}"
+                    f"{' beside the learner' if is_beside and kind == 'GPU' else ''}; take fewer, "
+                    f"or lower --rollout.workers.num_{kind.lower()}s"
                 )
     return resources

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from rlgym_llm.errors import GeneratorError, RlgymError
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
+from rlgym_llm_trainers.ray_pool.worker import TransferCall
 
 __all__ = ["ActorGoneError", "ActorHandle", "DeadlineError", "is_final", "one_line", "within"]
 
@@ -39,6 +40,10 @@ class ActorHandle(Protocol):
 
     async def load_weights(self, path: str, version: int) -> Mapping[str, float]:
         """See `SamplingWorker.load_weights`."""
+        ...
+
+    async def transfer(self, call: TransferCall, info: Any) -> None:
+        """See `TransferWorker.transfer`."""
         ...
 
     async def score(self, sequences: Sequence[tuple[int, ...]]) -> list[list[float]]:

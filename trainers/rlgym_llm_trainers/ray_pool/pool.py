@@ -21,7 +21,13 @@ from rlgym_llm.errors import GeneratorError, UserError, WeightSyncError
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
 from rlgym_llm_trainers.ray_pool.dispatcher import Dispatcher
-from rlgym_llm_trainers.ray_pool.handle import ActorHandle, is_final, one_line, within
+from rlgym_llm_trainers.ray_pool.handle import (
+    ActorGoneError,
+    ActorHandle,
+    is_final,
+    one_line,
+    within,
+)
 from rlgym_llm_trainers.ray_pool.place import Actor, Job, Place, PoolLimits, State
 from rlgym_llm_trainers.ray_pool.weights import Weights, give, give_all
 
@@ -49,6 +55,7 @@ class ActorPool:
         self._numbers = itertools.count()
         self._weights: Weights | None = None
         self._is_syncing = False
+        self._is_fixed = False  # a transfer between GPUs takes no new process in
         self._first_cause: Exception | None = None
         self._num_restarts = 0
         self._window_start = time.monotonic()
@@ -78,7 +85,8 @@ class ActorPool:
     def load(self, weights: Weights) -> None:
         """Gives ``weights`` to every process that is up, side by side, and checks them.
 
-        Returns once all that are up sample from them; those that failed are replaced. Raises
+        Returns once all that are up sample from them; those that failed are replaced, unless
+        ``weights`` come by a transfer: from the first one on the processes stay the same. Raises
         WeightSyncError, with the old weights in service, where none took them or a canary does not
         agree; UserError where no process starts by a mistake of the user's.
         """
@@ -134,7 +142,7 @@ class ActorPool:
             cause = await self._live(actor)
             self._dispatcher.lose(actor, cause)
             place.cause = place.cause or cause
-            is_hopeless = is_final(cause) and not actor.was_ready
+            is_hopeless = self._is_fixed or (is_final(cause) and not actor.was_ready)
             if is_hopeless or place.num_restarts >= self._limits.max_restarts:
                 break
             place.num_restarts += 1
@@ -156,7 +164,7 @@ class ActorPool:
                 self._limits.start_timeout_s, actor.handle.ready(), f"{actor.name} was not ready"
             )
             actor.was_ready = True
-            while not (actor.is_lost or (actor.weights and actor.weights is self._weights)):
+            while not (actor.is_lost or self._is_current(actor)):
                 await self._catch_up(actor)
         except Exception as error:
             return error
@@ -165,6 +173,11 @@ class ActorPool:
             self._announce()
             self._dispatcher.dispatch()
         return await actor.lost
+
+    def _is_current(self, actor: Actor) -> bool:
+        """Whether it has the weights that are sampled from, and none are on their way."""
+        has_them = actor.weights is not None and actor.weights is self._weights
+        return has_them and not self._is_syncing
 
     async def _catch_up(self, actor: Actor) -> None:
         """Waits for weights that are settled, and gives them to ``actor`` unless a sync did."""
@@ -197,12 +210,16 @@ class ActorPool:
             raise WeightSyncError(f"version {weights.version}: another sync is under way")
         self._is_syncing = True
         try:
-            await self._until(self._can_sync)
-            if failure := self._dispatcher.failure:
-                if isinstance(self._first_cause, UserError):
-                    raise self._first_cause
-                raise WeightSyncError(str(failure)) from self._first_cause
-            await self._load_all([a for a in self._dispatcher.actors if a.is_up], weights)
+            is_through = False
+            while not is_through:  # where all that were up have died, by those that replace them
+                await self._until(self._can_sync)
+                if failure := self._dispatcher.failure:
+                    if isinstance(self._first_cause, UserError):
+                        raise self._first_cause
+                    raise WeightSyncError(str(failure)) from self._first_cause
+                self._is_fixed = weights.transfer is not None
+                up = [actor for actor in self._dispatcher.actors if actor.is_up]
+                is_through = await self._load_all(up, weights)
         finally:
             self._is_syncing = False
             self._announce()
@@ -215,8 +232,11 @@ class ActorPool:
         has_failed = self._dispatcher.failure is not None
         return has_failed or (is_settled and any(actor.is_up for actor in actors))
 
-    async def _load_all(self, actors: list[Actor], weights: Weights) -> None:
-        """All or nothing: only when the checks are through does anyone sample from ``weights``."""
+    async def _load_all(self, actors: list[Actor], weights: Weights) -> bool:
+        """All or nothing: only when the checks are through does anyone sample from ``weights``.
+
+        False where every process died of something else before it had them.
+        """
         for actor in actors:
             actor.state = State.LOADING
         taken = dict(
@@ -241,11 +261,16 @@ class ActorPool:
                 self._dispatcher.lose(actor, one.error or wrong or _lost_in_sync(actor))
         if wrong is not None:
             raise wrong
-        if not good:
-            first = next((one.error for one in taken.values() if one.error), None)
-            raise WeightSyncError(
-                f"no generator took the weights of version {weights.version}: {one_line(first)}"
-            ) from first
+        if good:
+            return True
+        errors = [one.error for one in taken.values() if one.error]
+        if weights.transfer is None and all(isinstance(one, ActorGoneError) for one in errors):
+            self._announce()  # their keepers see that they are lost
+            return False
+        first = next(iter(errors), None)
+        raise WeightSyncError(
+            f"no generator took the weights of version {weights.version}: {one_line(first)}"
+        ) from first
 
     async def _metrics(self) -> dict[str, float]:
         now = time.monotonic()

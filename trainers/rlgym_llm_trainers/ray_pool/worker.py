@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rlgym_llm.errors import UserError
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
 
-__all__ = ["SamplingWorker", "WorkerSpec", "open_worker"]
+__all__ = ["SamplingWorker", "TransferCall", "TransferWorker", "WorkerSpec", "open_worker"]
+
+TransferCall = Literal["init", "start", "update", "finish"]
+"""vLLM's four calls, by which its own transports bring weights in."""
 
 
 class SamplingWorker(Protocol):
@@ -42,6 +45,21 @@ class SamplingWorker(Protocol):
 
     def close(self) -> None:
         """Gives back memory and threads; safe to call twice."""
+        ...
+
+
+class TransferWorker(SamplingWorker, Protocol):
+    """One that takes weights from another GPU as well, without a file."""
+
+    def transfer(self, call: TransferCall, info: Any = None) -> None:
+        """Does its part of a transfer: ``init`` once, then start, update (or more), finish.
+
+        Nothing is sampled from start to finish. Where one raises, the worker is of no more use.
+
+        Args:
+            call: what to do.
+            info: what vLLM's sender says with it; for finish the version, in digits.
+        """
         ...
 
 

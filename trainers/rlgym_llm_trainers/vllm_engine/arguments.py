@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rlgym_llm.config_rollout import RolloutConfig
-from rlgym_llm.errors import ConfigError, UserError
+from rlgym_llm.errors import ConfigError, UserError, did_you_mean
+from rlgym_llm_trainers.weight_sync.transport import choose_transport, is_gpu_transport
 
-__all__ = ["EngineSettings", "check_vllm", "engine_arguments", "set_environment"]
+__all__ = [
+    "EngineSettings",
+    "check_engine_kwargs",
+    "check_vllm",
+    "engine_arguments",
+    "set_environment",
+]
 
 _GIB = 1 << 30
 _MOST_CACHE = 4 * _GIB
 """Key-value cache on a CPU, where nothing was said: what does not fit waits its turn."""
 _BATCHED_TOKENS = 4096
-_OURS = ("model", "dtype", "logprobs_mode", "max_num_seqs", "max_model_len", "skip_tokenizer_init")
-"""Arguments that correctness hangs on, or that have a key of their own."""
+_BLOCK = 128
+"""Tokens of a block of the cache on a CPU: a sequence takes whole ones."""
+_KEYS = {
+    "dtype": "model.dtype",
+    "enable_prefix_caching": "rollout.enable_prefix_caching",
+    "enforce_eager": "rollout.enforce_eager",
+    "gpu_memory_utilization": "rollout.gpu_memory_utilization",
+    "kv_cache_memory_bytes": "rollout.kv_cache_gib",
+    "max_model_len": "rollout.max_model_len",
+    "max_num_batched_tokens": "rollout.max_num_batched_tokens",
+    "max_num_seqs": "rollout.max_num_seqs",
+    "model": "model.path",
+    "seed": "trainer.seed",
+    "tensor_parallel_size": "rollout.tensor_model_parallel_size",
+    "trust_remote_code": "model.trust_remote_code",
+}
+"""Arguments that have a key of their own."""
+_FIXED = (
+    *("distributed_executor_backend", "enable_chunked_prefill", "generation_config"),
+    *("load_format", "logprobs_mode", "max_logprobs", "skip_tokenizer_init"),
+    "weight_transfer_config",
+)
+"""Arguments that right log-probs and weights hang on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +94,10 @@ def engine_arguments(settings: EngineSettings, model: Mapping[str, Any]) -> dict
     Raises ConfigError for what would make log-probs wrong, or cannot work on a CPU.
     """
     rollout, is_cpu = settings.rollout, settings.device == "cpu"
-    for name in _OURS:
-        if name in rollout.engine_kwargs:
+    for name in rollout.engine_kwargs:
+        if name in _KEYS:
+            raise ConfigError(f"--rollout.engine_kwargs.{name}: take --{_KEYS[name]}")
+        if name in _FIXED:
             raise ConfigError(f"--rollout.engine_kwargs.{name}: is set by the run itself")
     if is_cpu and rollout.tensor_model_parallel_size > 1:
         raise ConfigError(
@@ -109,7 +140,21 @@ def engine_arguments(settings: EngineSettings, model: Mapping[str, Any]) -> dict
         arguments["kv_cache_memory_bytes"] = _cache_bytes(rollout, model, length)
     else:
         arguments["gpu_memory_utilization"] = rollout.gpu_memory_utilization
+        transport = choose_transport(rollout.weight_sync, settings.device, rollout.num_workers)
+        if is_gpu_transport(transport):
+            arguments["weight_transfer_config"] = {"backend": transport}
     return arguments | dict(rollout.engine_kwargs)
+
+
+def check_engine_kwargs(rollout: RolloutConfig, known: Iterable[str]) -> None:
+    """Raises ConfigError for an argument that vLLM does not know, with the nearest one."""
+    names = list(known)
+    for name in rollout.engine_kwargs:
+        if name not in names:
+            raise ConfigError(
+                f"--rollout.engine_kwargs.{name}: vLLM has no such argument"
+                f"{did_you_mean(name, names)}"
+            )
 
 
 def _cache_bytes(rollout: RolloutConfig, model: Mapping[str, Any], length: int | None) -> int:
@@ -122,6 +167,7 @@ def _cache_bytes(rollout: RolloutConfig, model: Mapping[str, Any], length: int |
     head_size = model.get("head_dim") or model["hidden_size"] // heads
     kv_heads = model.get("num_key_value_heads") or heads
     a_token = 2 * layers * kv_heads * head_size * 4
+    length = math.ceil(length / _BLOCK) * _BLOCK
     needed = a_token * length * rollout.max_num_seqs
-    one = a_token * (length + 256)  # vLLM refuses a cache that holds no whole sequence
+    one = a_token * (length + _BLOCK)  # vLLM refuses a cache that holds no whole sequence
     return int(max(min(needed, _MOST_CACHE), one))

@@ -8,10 +8,9 @@ flight goes on under them, its keys and values computed anew, its version spans 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
-
-from torch import Tensor
 
 from rlgym_llm.errors import GeneratorError, UserError
 from rlgym_llm.generate import GenerateRequest
@@ -20,6 +19,7 @@ from rlgym_llm_trainers.detokenize import Detokenizer
 from rlgym_llm_trainers.token_side import TokenSide, read_model_config
 from rlgym_llm_trainers.vllm_engine.arguments import (
     EngineSettings,
+    check_engine_kwargs,
     check_vllm,
     engine_arguments,
     set_environment,
@@ -30,6 +30,7 @@ from rlgym_llm_trainers.vllm_engine.completions import (
     sampling_params,
     scoring_params,
 )
+from rlgym_llm_trainers.vllm_engine.transfer import TransferredWeights
 from rlgym_llm_trainers.vllm_engine.weights import ModelWeights
 
 __all__ = ["Engine", "open_engine"]
@@ -47,14 +48,20 @@ class Engine:
         policy_version: int = 0,
         name: str | None = None,
         packs_heads: bool = True,
+        is_transferred: bool = False,
     ) -> None:
+        """``is_transferred`` has weights come by vLLM's own transport, not by this process."""
         self._llm = llm
         self._core = llm.llm_engine
         self._detokenize = detokenize
         self._eos_token_ids = frozenset(eos_token_ids)
         self._name = name
         self._vocab_size = llm.llm_engine.model_config.get_vocab_size()
-        self._weights = ModelWeights(llm, packs_heads=packs_heads)
+        self._weights: ModelWeights | TransferredWeights = (
+            TransferredWeights(llm)
+            if is_transferred
+            else ModelWeights(llm, packs_heads=packs_heads)
+        )
         self._in_flight: set[str] = set()
         self._scored: dict[str, list[float]] = {}
         self._ended: list[tuple[str, Completion]] = []
@@ -114,7 +121,9 @@ class Engine:
     # ---- new weights: see WeightReceiver
 
     def init_weight_transfer(self, info: Mapping[str, Any]) -> None:
-        """Weights are handed over in memory: nothing to do."""
+        """Joins vLLM's own transport; nothing to do where weights are handed over in memory."""
+        if isinstance(self._weights, TransferredWeights):
+            self._weights.init(info)
 
     def pause(self, *, abort: bool = False) -> None:
         """Nothing is sampled between steps, so there is nothing to wait for."""
@@ -123,8 +132,8 @@ class Engine:
         """Opens an update, whatever became of the one before."""
         self._weights.start()
 
-    def update_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
-        """Takes in tensors under their Hugging Face names, module by module."""
+    def update_weights(self, weights: Any) -> None:
+        """Takes in tensors under their Hugging Face names, or what vLLM's sender says of them."""
         self._weights.update(weights)
 
     def finish_weight_update(self, weight_version: int) -> None:
@@ -196,8 +205,12 @@ def open_engine(
         # It deprecates torch's names at import and warns of libraries that would be quicker.
         with warnings.catch_warnings(action="ignore"):
             from vllm import LLM
+            from vllm.engine.arg_utils import EngineArgs
 
+            check_engine_kwargs(settings.rollout, (field.name for field in fields(EngineArgs)))
             llm = LLM(**arguments)
+    except UserError:
+        raise
     except Exception as error:  # it raises anything from ValueError to its engine's own
         reason = " ".join(str(error).split())[:400] or type(error).__name__
         raise UserError(
@@ -210,4 +223,5 @@ def open_engine(
         policy_version=policy_version,
         name=name,
         packs_heads=packs_heads,
+        is_transferred="weight_transfer_config" in arguments,
     )

@@ -19,6 +19,7 @@ from rlgym_llm_trainers.vllm_engine.engine import Engine, open_engine
 from rlgym_llm_trainers.weight_sync.files import WeightFiles, read_weights
 from rlgym_llm_trainers.weight_sync.guard import CanaryGuard
 from rlgym_llm_trainers.weight_sync.source import policy_weights
+from rlgym_llm_trainers.weight_sync.transport import choose_transport
 from rlgym_llm_trainers.weight_sync.update import run_update
 
 __all__ = ["VLLMGenerator"]
@@ -66,11 +67,12 @@ class VLLMGenerator:
         )
         engine = open_engine(settings, tokens)
         sync = config.rollout.weight_sync
+        is_direct = choose_transport(sync, settings.device, num_workers=0) == "memory"
         return cls(
             policy,
             engine,
-            files=WeightFiles(sync.folder) if settings.device == "cpu" else None,
-            canary=CanaryGuard.from_config(policy, sync),
+            files=None if is_direct else WeightFiles(sync.folder),
+            canary=CanaryGuard.from_config(policy, config.rollout),
         )
 
     @property

@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rlgym_llm.config_rollout import RolloutConfig
-from rlgym_llm.errors import GeneratorError
+from rlgym_llm.errors import GeneratorError, WeightSyncError
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
-from rlgym_llm_trainers.ray_pool.worker import WorkerSpec
+from rlgym_llm_trainers.ray_pool.worker import TransferCall, WorkerSpec
 from rlgym_llm_trainers.token_side import load_token_side
 from rlgym_llm_trainers.vllm_engine.arguments import EngineSettings
 from rlgym_llm_trainers.vllm_engine.engine import Engine, open_engine
@@ -28,7 +28,7 @@ _CLOSE_S = 10.0
 
 
 class VLLMWorker:
-    """A `SamplingWorker` over an `Engine`, which only the worker's own thread touches.
+    """A `TransferWorker` over an `Engine`, which only the worker's own thread touches.
 
     New weights come in between two tokens: what is in flight goes on under them, and its version
     spans say where they begin.
@@ -40,6 +40,7 @@ class VLLMWorker:
         self._futures: dict[str, Future[Completion]] = {}
         self._keys = itertools.count()
         self._failure: Exception | None = None
+        self._is_paused = False  # between start and finish of a transfer
         self._path: str | None = None  # of the weights that sample
         opened: Future[Engine] = Future()
         self._thread = threading.Thread(
@@ -86,6 +87,28 @@ class VLLMWorker:
 
         return self._do(load)
 
+    def transfer(self, call: TransferCall, info: Any = None) -> None:
+        """See `TransferWorker.transfer`; in flight stays in flight, and goes on after finish."""
+        engine = self._engine
+
+        def take_part() -> None:
+            if call == "init":
+                engine.init_weight_transfer(info)
+            elif call == "start":
+                self._is_paused = True
+                engine.start_weight_update()
+            elif call == "update":
+                engine.update_weights(info)
+            else:
+                engine.finish_weight_update(int(info))
+                if not engine.reset_prefix_cache():
+                    raise WeightSyncError(
+                        "its prefix cache, which is of old weights, was not reset"
+                    )
+                self._is_paused = False
+
+        self._do(take_part)
+
     def score(self, sequences: Sequence[tuple[int, ...]]) -> list[list[float]]:
         """Log-probs of tokens 1.. of each sequence at temperature 1."""
         return self._do(lambda: self._engine.score(sequences))
@@ -119,7 +142,7 @@ class VLLMWorker:
         self._engine = engine
         opened.set_result(engine)
         while True:
-            is_idle = self._failure is not None or not engine.has_work
+            is_idle = self._failure is not None or self._is_paused or not engine.has_work
             try:
                 job = self._jobs.get(block=is_idle)
             except queue.Empty:

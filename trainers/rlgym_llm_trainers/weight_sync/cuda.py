@@ -1,11 +1,12 @@
 """vLLM's own transports between GPUs, driven from the learner's side: NCCL and CUDA IPC.
 
-Written for vLLM 0.32 by its sources and checked by types only: without a GPU neither transport
-runs, so no test here sends a weight. The canary after every sync is what shows that one arrived.
+Written for vLLM 0.32 by its sources; without a GPU neither transport runs (tests marked ``gpu``).
+The canary after every sync is what shows that a weight arrived.
 """
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Iterator
 from typing import Any, Literal, Protocol
@@ -91,12 +92,17 @@ class GpuTransfer:
         else:
             from vllm.distributed.weight_transfer.ipc_engine import IPCTrainerInitInfo
 
-            # Packed, so that of a sharded model only one buffer is whole at a time.
+            # Packed, so that of a sharded model only one buffer is whole at a time. vLLM refuses
+            # a weight that is larger than its buffer, as embeddings may be.
+            largest = max(math.prod(m.shape) * m.dtype.itemsize for m in weight_metas(model))
             info = IPCTrainerInitInfo(rank=rank, packed=True)
+            info.packed_buffer_size_bytes = max(info.packed_buffer_size_bytes, largest)
         self._client = StampingClient(client)
-        self._engine: Any = WeightTransferTrainerFactory.trainer_init(
-            init_info=info, client=self._client, source=policy_source(model)
-        )
+        self._device = next(model.parameters()).device
+        with torch.cuda.device(self._device):  # a thread begins with the first one
+            self._engine: Any = WeightTransferTrainerFactory.trainer_init(
+                init_info=info, client=self._client, source=policy_source(model)
+            )
 
     def send(self, version: int) -> None:
         """Starts an update, sends every weight, and finishes it as ``version``; on every rank.
@@ -105,7 +111,10 @@ class GpuTransfer:
         does it. After an error the transfer cannot be used again.
         """
         self._client.version = version
-        self._engine.send_weights()
+        with torch.cuda.device(self._device):
+            # vLLM packs on streams of its own, which do not wait for the learner's last update.
+            torch.cuda.synchronize()
+            self._engine.send_weights()
 
     def close(self) -> None:
         """Leaves the engines' communicator."""

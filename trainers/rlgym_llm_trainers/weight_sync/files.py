@@ -169,9 +169,11 @@ class WeightFiles:
     def _open_folder(self, size: int) -> OwnFolder:
         for root in self._roots:
             with contextlib.suppress(OSError):
-                is_last = root == self._roots[-1]
-                if is_last or shutil.disk_usage(root).free >= 2 * size:
+                if shutil.disk_usage(root).free >= 2 * size:
                     return OwnFolder(root)
+        root = self._roots[-1]
+        if root.is_dir() and os.access(root, os.W_OK):
+            raise _no_room(root, 2 * size)
         raise WeightSyncError(
             f"no folder for weight files can be made in {self._roots[-1]}; "
             "name another as rollout.weight_sync.folder"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from rlgym_llm.config_rollout import WeightSyncConfig
+from rlgym_llm.config_rollout import RolloutConfig
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.weight_sync.canary import (
     Scores,
@@ -25,29 +25,39 @@ Compare = Callable[[str, Scores], float]
 """Takes a generator's name and its scores; the largest difference, or WeightSyncError."""
 
 
+_LENGTH = 32
+
+
 class CanaryGuard:
     """Compares generators with the learner on the same few tokens, `sequences`.
 
     Args:
         policy: the learner's.
         tolerance: see `canary_tolerance`.
+        max_length: tokens that a generator takes, prompt and all.
 
     On a CPU in float32 it remembers each generator's scores from sync to sync, and so sees one
     that kept its old weights even where the step was smaller than the tolerance.
     """
 
-    def __init__(self, policy: Policy, *, tolerance: float | None = None) -> None:
+    def __init__(
+        self, policy: Policy, *, tolerance: float | None = None, max_length: int | None = None
+    ) -> None:
         dtype, device = policy.model.dtype, policy.device
-        self.sequences = canary_sequences(policy.tokenizer)
+        length = min(_LENGTH, (max_length or _LENGTH + 1) - 1)  # a generator samples one more
+        self.sequences = canary_sequences(policy.tokenizer, length=max(2, length))
         self._policy = policy
         self._tolerance = canary_tolerance(tolerance, dtype=dtype, device=device)
         self._remembers = dtype == torch.float32 and device.type == "cpu"
         self._before: dict[str, tuple[Scores, Scores]] = {}
 
     @classmethod
-    def from_config(cls, policy: Policy, config: WeightSyncConfig) -> CanaryGuard | None:
+    def from_config(cls, policy: Policy, config: RolloutConfig) -> CanaryGuard | None:
         """The guard that a run asks for; None where it wants none."""
-        return cls(policy, tolerance=config.canary_tolerance) if config.canary else None
+        if not config.weight_sync.canary:
+            return None
+        tolerance = config.weight_sync.canary_tolerance
+        return cls(policy, tolerance=tolerance, max_length=config.max_model_len)
 
     def expect(self, version: int) -> Compare:
         """Has the learner score now, and returns what compares generators with that.

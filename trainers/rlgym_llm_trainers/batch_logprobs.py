@@ -1,4 +1,4 @@
-"""Log-probs of samples under a model: under a plain head only trained positions get logits."""
+"""Log-probs of a batch under a model: under a plain head only trained positions get logits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from rlgym_llm_trainers.batch import Batch
 from rlgym_llm_trainers.logprobs import entropy_from_logits, hidden_to_logprobs, token_logprobs
 
-__all__ = ["is_plain_head", "score_tokens"]
+__all__ = ["batch_logprobs", "is_plain_head"]
 
 
-def score_tokens(
+def batch_logprobs(
     model: nn.Module,
     batch: Batch,
     *,
