@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from rlgym_llm_trainers.chat import prompt_ids, reply_ids
-from rlgym_llm_trainers.hf_generator import HFGenerator
+from rlgym_llm_trainers.detokenize import Detokenizer
 from rlgym_llm_trainers.rollout_metrics import _drift_ratio, _failure_ratios
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -274,9 +274,11 @@ def test_raw_text_keeps_the_markers_that_text_leaves_out(policy):
     tokenizer = policy.tokenizer
     tokenizer.add_special_tokens({"additional_special_tokens": ["<t>"]})
     marked = tokenizer.convert_tokens_to_ids(["<t>", "5", "<eos>"])
-    generator = HFGenerator(policy)
-    assert generator._raw_text(marked, "5").replace(" ", "") == "<t>5"
-    assert generator._raw_text(marked[1:], "5") is None, "the closing end alone is no marker"
+    detokenize = Detokenizer(tokenizer, policy.eos_token_ids)
+    (text, raw), (plain, none) = detokenize([marked, marked[1:]])
+    assert (text.strip(), raw.replace(" ", "")) == ("5", "<t>5")
+    assert (plain, none) == ("5", None), "the closing end alone is no marker"
+    assert detokenize([]) == []
 
 
 def test_failures_and_drift_of_a_step_are_metrics():

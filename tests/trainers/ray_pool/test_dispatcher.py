@@ -83,8 +83,10 @@ def test_a_failure_is_tried_again_elsewhere_and_nothing_else_is_touched(world, s
     found = say.results([pool.submit(say.request(i)) for i in range(4)])
     assert [one.token_ids for one in found] == [(i,) for i in range(4)]
     assert {one.sampled_by for one in found} == {"actor-1"}
-    assert world.samples() == {(0,): 2, (1,): 1, (2,): 2, (3,): 1}
-    assert pool.metrics()["rollout/retried_turns"] == 2
+    failed = [event[1] for event in world.actor("actor-0").events if event[0] == "sample"]
+    assert len(failed) == len(set(failed)) > 0
+    assert world.samples() == {(i,): 1 + ((i,) in failed) for i in range(4)}
+    assert pool.metrics()["rollout/retried_turns"] == len(failed)
     assert not world.actor("actor-0").is_killed
 
 
