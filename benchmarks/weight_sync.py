@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rlgym_llm_trainers.vllm_engine.engine import Engine
 
 SHARED_MEMORY = Path("/dev/shm")
-OURS = ("write", "load", "learner scores", "engine scores")
+OURS = ("write", "load", "of it repacked", "learner scores", "engine scores")
 VLLM = ("reload", "head")
 WARM_UP = 2
 MOST_OF_RELOAD = 0.8
@@ -136,8 +136,9 @@ def run_rounds(policy: Policy, llm: Any, engine: Engine, rounds: int, scratch: P
             for side in ("ours", "vLLM") if version % 2 else ("vLLM", "ours"):
                 llm.apply_model(spoil)
                 if side == "ours":
-                    with timed(times["load"]):
+                    with repacking() as packed, timed(times["load"]):
                         run_update(engine, read_weights(path, version=version), version)
+                    times["of it repacked"].append(sum(packed))
                     with timed(times["engine scores"]):
                         scores = engine.score(guard.sequences)
                 else:
@@ -182,6 +183,24 @@ def timed(times: list[float]) -> Iterator[None]:
     started = time.perf_counter()
     yield
     times.append(time.perf_counter() - started)
+
+
+@contextmanager
+def repacking() -> Iterator[list[float]]:
+    """Notes the seconds of every matrix that is packed anew in the block; the rest is copying."""
+    from rlgym_llm_trainers.vllm_engine import weights
+
+    pack, found = weights._pack, list[float]()
+
+    def timed_pack(layer: Any) -> None:
+        with timed(found):
+            pack(layer)
+
+    weights._pack = timed_pack
+    try:
+        yield found
+    finally:
+        weights._pack = pack
 
 
 def show_sides(times: Times) -> bool:
