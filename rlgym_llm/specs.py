@@ -92,6 +92,9 @@ class GeneratorSpec(Spec):
     worker: str = ""
     """``module:attr`` of what a process of its own runs where ``rollout.num_workers`` is above 0;
     empty where it samples in the run's process only."""
+    check: str = ""
+    """``module:attr`` of what raises UserError where it cannot sample on this machine; it is called
+    before a model is loaded."""
     trains: bool = True
     """Whether it knows the ids and log-probs of what it sampled, and takes new weights."""
 

@@ -6,7 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +53,60 @@ def claims_held() -> Callable[[str], list[str]]:
         return [line for line in done.stdout.splitlines() if line.startswith("ok  ")]
 
     return run
+
+
+@pytest.fixture
+def serve() -> Callable[..., AbstractContextManager[str]]:
+    """Opens a real HTTP server in threads of this process, ``with serve(handle) as url``.
+
+    ``handle(method, path, headers, body)`` gives status, body (text, or JSON data) and, if need be,
+    headers; ``on_connect`` hears the address of each client.
+    """
+
+    @contextmanager
+    def opened(
+        handle: Callable[..., Any], *, on_connect: Callable[[Any], object] | None = None
+    ) -> Iterator[str]:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                if on_connect is not None:
+                    on_connect(self.client_address)
+                super().setup()
+
+            def do_GET(self) -> None:
+                self.reply()
+
+            def do_POST(self) -> None:
+                self.reply()
+
+            def reply(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status, answer, *more = handle(self.command, self.path, dict(self.headers), body)
+                text = answer if isinstance(answer, str) else json.dumps(answer)
+                try:
+                    self.send_response(status)
+                    for name, value in (more[0] if more else {}).items():
+                        self.send_header(name, value)
+                    self.send_header("Content-Length", str(len(text.encode())))
+                    self.end_headers()
+                    self.wfile.write(text.encode())
+                except (BrokenPipeError, ConnectionResetError):
+                    self.close_connection = True  # the client gave up on us
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+    return opened

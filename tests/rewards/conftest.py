@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ class ModelServer:
     """How many requests were inside at once."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def handle(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
+    def handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         with self.lock:
             number = len(self.requests)
             self.requests.append(json.loads(body))
@@ -50,47 +49,17 @@ class ModelServer:
 
 
 @pytest.fixture
-def model_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+def model_server(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Any]
+) -> Iterator[ModelServer]:
     """A real HTTP server in threads of this process, gone at the end of the test."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     model = ModelServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def setup(self) -> None:
-            model.connections.append(self.client_address)
-            super().setup()
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            status, answer, *rest = model.handle(self.path, dict(self.headers), body)
-            text = answer if isinstance(answer, str) else json.dumps(answer)
-            try:
-                self.send_response(status)
-                for name, value in (rest[0] if rest else {}).items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(text.encode())))
-                self.end_headers()
-                self.wfile.write(text.encode())
-            except (BrokenPipeError, ConnectionResetError):
-                self.close_connection = True  # the client gave up on us
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    model.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serve(model.handle, on_connect=model.connections.append) as url:
+        model.url = url
         yield model
-    finally:
         model.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture(scope="session")

@@ -182,8 +182,7 @@ def test_a_dying_worker_costs_one_verdict():
     for completion, gold, status in MIXED:
         assert verify(completion, gold).status == status
     assert verify(r"\boxed{e^{\ln x+77}}", "e^{77}x").is_correct
-    # Sympy's time is short, and a busy machine may need it all.
-    assert any(verify(*hard(200)).is_correct for _ in range(5))
+    assert verify(*hard(200)).is_correct
 
 
 def test_workers_that_die_while_idle():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from rlgym_llm_trainers.eval_cli import eval_parser, main
 from rlgym_llm_trainers.eval_settings import read_settings
@@ -87,21 +84,3 @@ def test_mistakes_are_one_line(words, says, capsys, tmp_path):
     assert stderr.count("\n") == 1
     assert says in stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_help_loads_nothing_heavy():
-    script = (
-        "import sys\n"
-        "from rlgym_llm.cli import main\n"
-        "try:\n"
-        "    main(['eval', '--help'])\n"
-        "except SystemExit as left:\n"
-        "    assert left.code == 0\n"
-        "heavy = {'torch', 'transformers', 'gymnasium', 'pydantic'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "--retry-errors" in done.stdout

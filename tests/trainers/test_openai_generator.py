@@ -9,7 +9,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +56,12 @@ class Server:
     """How many POSTs were inside at once."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        with self.lock:
+            self.paths.append(path)
+            self.keys.append(headers.get("Authorization"))
+        return self.post(body) if method == "POST" else (200, self.models)
+
     def post(self, body: bytes) -> Answer:
         with self.lock:
             number = len(self.requests)
@@ -71,50 +76,15 @@ class Server:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Any]) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     seen = Server()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.reply(200, seen.models)
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.reply(*seen.post(body))
-
-        def reply(self, status: int, answer: Any, headers: dict[str, str] | None = None) -> None:
-            seen.paths.append(self.path)
-            seen.keys.append(self.headers["Authorization"])
-            text = answer if isinstance(answer, str) else json.dumps(answer)
-            try:
-                self.send_response(status)
-                for name, value in (headers or {}).items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(text.encode())))
-                self.end_headers()
-                self.wfile.write(text.encode())
-            except (BrokenPipeError, ConnectionResetError):
-                self.close_connection = True  # the client gave up on us
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    seen.url = f"http://127.0.0.1:{http.server_port}/v1"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serve(seen.handle) as url:
+        seen.url = f"{url}/v1"
         yield seen
-    finally:
         seen.released.set()
-        http.shutdown()
-        thread.join()
-        http.server_close()
 
 
 @pytest.fixture

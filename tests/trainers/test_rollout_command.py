@@ -561,21 +561,3 @@ def test_outputs_that_cannot_be_are_one_line(tmp_path, capsys, name, says):
     err = capsys.readouterr().err
     assert says in err
     assert err.count("\n") == 1
-
-
-def test_help_loads_nothing_heavy():
-    script = (
-        "import sys\n"
-        "from rlgym_llm.cli import main\n"
-        "try:\n"
-        "    main(['rollout', '--help'])\n"
-        "except SystemExit as left:\n"
-        "    assert left.code == 0\n"
-        "heavy = {'torch', 'transformers', 'gymnasium', 'pydantic'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "--retry-errors" in done.stdout

@@ -44,6 +44,7 @@ _SPECS: dict[Kind, list[Spec]] = {
             entry_point="rlgym_llm_trainers.vllm_engine.generator:VLLMGenerator.from_config",
             description="vLLM, in this process or in processes of its own",
             worker="rlgym_llm_trainers.vllm_engine.worker:make_vllm_worker",
+            check="rlgym_llm_trainers.vllm_engine.arguments:check_vllm",
         ),
         GeneratorSpec(
             name="openai",

@@ -14,11 +14,35 @@ from typing import Any
 from rlgym_llm.errors import GeneratorError, UserError
 from rlgym_llm.generate import Tools
 from rlgym_llm.types import Message, Prompt
+from rlgym_llm_trainers.token_side import ModelText
 
-__all__ = ["prompt_ids", "reply_ids"]
+__all__ = ["ChatEncoder", "prompt_ids", "reply_ids"]
 
 _SAMPLED = "sampled-turn"
 """Stands for what was sampled: no blanks, which a template may strip."""
+
+
+class ChatEncoder:
+    """The half of a generator that turns conversations into ids, by its model's own template."""
+
+    def __init__(self, model: ModelText) -> None:
+        self._text_side = model
+
+    def encode_prompt(self, prompt: Prompt, tools: Tools = ()) -> tuple[int, ...]:
+        """Ids of the prompt by the model's chat template, or by its tokenizer for a string.
+
+        Raises UserError for a conversation where the model has no chat template.
+        """
+        model = self._text_side
+        return prompt_ids(model.tokenizer, prompt, tools, path=model.path)
+
+    def encode_reply(self, reply: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
+        """Ids that the chat template adds for ``reply`` after a sampled assistant turn.
+
+        Raises GeneratorError where the template has no place for such a reply.
+        """
+        model = self._text_side
+        return reply_ids(model.tokenizer, reply, eos_token_ids=model.eos_token_ids, path=model.path)
 
 
 def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Tools = (), *, path: str) -> tuple[int, ...]:

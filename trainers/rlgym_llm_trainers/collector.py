@@ -20,6 +20,7 @@ from rlgym_llm.episodes.callers_thread import CallersThread
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.types import Rollout, RolloutGroup
 from rlgym_llm_trainers.buffer import GroupBuffer, Offer, staleness
+from rlgym_llm_trainers.busy_time import BusyTime
 
 __all__ = ["Collected", "Collector", "SampleGroups"]
 
@@ -84,15 +85,15 @@ class Collector:
         self._buffer = GroupBuffer(max_staleness=max_staleness, stale=stale)
         self._num_begun = 0
         self._running: dict[threading.Thread, CallersThread] = {}
-        self._busy = _BusyTime()
-        self._last_asked = time.perf_counter()
+        self._busy = BusyTime()
+        self._last_asked = time.monotonic()
 
     def collect(self, step: int, *, version: int) -> Collected:
         """The groups that policy ``version`` learns from in ``step``: 1, 2, 3, one after the other.
 
         Raises what sampling raised, and RlgymError where every group was too old.
         """
-        asked, num_dropped = time.perf_counter(), self._buffer.num_dropped
+        asked, num_dropped = time.monotonic(), self._buffer.num_dropped
         offers: list[Offer] | None = None
         while offers is None:
             while self._should_begin(step):
@@ -157,7 +158,7 @@ class Collector:
 
     def _idle_ratios(self, asked: float) -> dict[str, float]:
         """Shares of the time since the last step: the learner's waits, and nobody sampling."""
-        now = time.perf_counter()
+        now = time.monotonic()
         passed = now - self._last_asked
         ratios = {
             "fully_async/trainer/idle_ratio": (now - asked) / passed,
@@ -176,35 +177,3 @@ def _freshness(groups: Sequence[RolloutGroup], version: int) -> dict[str, float]
         "fully_async/count/stale_samples_processed": float(num_stale),
         "fully_async/partial/partial_ratio": num_partial / len(rollouts),
     }
-
-
-class _BusyTime:
-    """Seconds in which at least one thread was inside."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._num_inside = 0
-        self._since = 0.0
-        self._seconds = 0.0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._num_inside:
-                self._since = time.perf_counter()
-            self._num_inside += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._num_inside -= 1
-            if not self._num_inside:
-                self._seconds += time.perf_counter() - self._since
-
-    def take(self) -> float:
-        """The seconds since the last time they were taken."""
-        with self._lock:
-            now = time.perf_counter()
-            if self._num_inside:
-                self._seconds += now - self._since
-                self._since = now
-            seconds, self._seconds = self._seconds, 0.0
-            return seconds

@@ -15,7 +15,6 @@ from rlgym_llm.types import Task
 from rlgym_llm_trainers.environments import make_env
 from rlgym_llm_trainers.eval_settings import EvalSettings
 from rlgym_llm_trainers.fixed_settings import fixed_settings
-from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.preparation import (
     closed_on_error,
     episode_limits,
@@ -26,7 +25,6 @@ from rlgym_llm_trainers.preparation import (
     validation_tasks,
 )
 from rlgym_llm_trainers.run_rewards import Accuracy, accuracy_of, rewards_of
-from rlgym_llm_trainers.token_side import TokenSide
 
 __all__ = ["EvalSession", "open_eval"]
 
@@ -35,7 +33,6 @@ __all__ = ["EvalSession", "open_eval"]
 class EvalSession:
     """All that an evaluation needs, made and checked."""
 
-    policy: Policy | TokenSide
     generator: Generator
     tasks: tuple[Task, ...]
     """Those whose prompt fits ``data.max_prompt_length``."""
@@ -81,7 +78,6 @@ def open_eval(settings: EvalSettings, note: Callable[[str], None]) -> EvalSessio
             rewards=rewards,
         )
     return EvalSession(
-        policy=policy,
         generator=generator,
         tasks=tasks,
         envs=EnvPool(lambda: env),

@@ -13,9 +13,9 @@ from transformers import DynamicCache
 
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import GeneratorError
-from rlgym_llm.generate import GenerateRequest, Tools
-from rlgym_llm.types import Completion, FinishReason, Message, Prompt
-from rlgym_llm_trainers.chat import prompt_ids, reply_ids
+from rlgym_llm.generate import GenerateRequest
+from rlgym_llm.types import Completion, FinishReason
+from rlgym_llm_trainers.chat import ChatEncoder
 from rlgym_llm_trainers.detokenize import Detokenizer
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.sampling import draw_tokens, keep_top, row_noise
@@ -26,7 +26,7 @@ _COMPACT_BELOW = 0.8
 """Finished rows leave the batch once the share of live rows falls below this."""
 
 
-class HFGenerator:
+class HFGenerator(ChatEncoder):
     """A `Generator` over the very model that is being trained, so its weights are never stale.
 
     Log-probs are the sampling distribution's own: ``log_softmax(logits / temperature)`` of the
@@ -35,6 +35,7 @@ class HFGenerator:
     """
 
     def __init__(self, policy: Policy, *, max_num_seqs: int = 256, policy_version: int = 0) -> None:
+        super().__init__(policy)
         self._policy = policy
         self._max_num_seqs = max_num_seqs
         self._policy_version = policy_version
@@ -56,23 +57,6 @@ class HFGenerator:
         """Takes note that the weights, which are the learner's own, are now ``version``."""
         self._policy_version = version
         return {}
-
-    def encode_prompt(self, prompt: Prompt, tools: Tools = ()) -> tuple[int, ...]:
-        """Ids of the prompt by the model's chat template, or by its tokenizer for a string.
-
-        Raises UserError for a conversation where the model has no chat template.
-        """
-        return prompt_ids(self._policy.tokenizer, prompt, tools, path=self._policy.path)
-
-    def encode_reply(self, reply: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
-        """Ids that the chat template adds for ``reply`` after a sampled assistant turn.
-
-        Raises GeneratorError where the template has no place for such a reply.
-        """
-        policy = self._policy
-        return reply_ids(
-            policy.tokenizer, reply, eos_token_ids=policy.eos_token_ids, path=policy.path
-        )
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:

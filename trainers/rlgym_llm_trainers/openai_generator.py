@@ -5,41 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import WeightSyncError
-from rlgym_llm.generate import GenerateRequest, Tools
+from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.http_endpoint import run
-from rlgym_llm.types import Completion, FinishReason, Message, Prompt
-from rlgym_llm_trainers.chat import prompt_ids, reply_ids
+from rlgym_llm.types import Completion, FinishReason
+from rlgym_llm_trainers.chat import ChatEncoder
 from rlgym_llm_trainers.openai_server import OpenAIServer, Sampled
+from rlgym_llm_trainers.token_side import ModelText
 
-__all__ = ["ModelText", "OpenAIGenerator"]
+__all__ = ["OpenAIGenerator"]
 
 _LOG = logging.getLogger(__name__)
 
 
-class ModelText(Protocol):
-    """What is needed of the model here, beside a server that runs it; a `Policy` has it all."""
-
-    @property
-    def tokenizer(self) -> Any:
-        """Its tokenizer."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """Where that was loaded from."""
-        ...
-
-    @property
-    def eos_token_ids(self) -> frozenset[int]:
-        """Every id that ends a turn."""
-        ...
-
-
-class OpenAIGenerator:
+class OpenAIGenerator(ChatEncoder):
     """A `Generator` and an `AsyncGenerator` over a server that runs the model of the tokenizer.
 
     Prompts go out as token ids, and a second turn's begin with the ids that were sampled in the
@@ -58,6 +39,7 @@ class OpenAIGenerator:
     has_own_weights: bool = True
 
     def __init__(self, model: ModelText, server: OpenAIServer) -> None:
+        super().__init__(model)
         self._model = model
         self._server = server
         self._special_ids = frozenset(model.tokenizer.all_special_ids)
@@ -81,15 +63,6 @@ class OpenAIGenerator:
                 "--rollout.name openai is for evaluation; train with hf or vllm"
             )
         return {}
-
-    def encode_prompt(self, prompt: Prompt, tools: Tools = ()) -> tuple[int, ...]:
-        """Ids of the prompt, as `prompt_ids` has them; raises UserError without a template."""
-        return prompt_ids(self._model.tokenizer, prompt, tools, path=self._model.path)
-
-    def encode_reply(self, reply: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
-        """Ids that ``reply`` adds, as `reply_ids` has them; raises GeneratorError for no place."""
-        model = self._model
-        return reply_ids(model.tokenizer, reply, eos_token_ids=model.eos_token_ids, path=model.path)
 
     async def sample(self, request: GenerateRequest) -> Completion:
         """The completion of one request.

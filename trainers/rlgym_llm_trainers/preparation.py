@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.entry_point import load_entry_point
 from rlgym_llm.env import TextEnv
 from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.errors import ConfigError, DataError
@@ -27,7 +28,6 @@ from rlgym_llm_trainers.environments import Openings, starter_kit_of
 from rlgym_llm_trainers.model import Policy, check_model_path, load_policy, pick_device
 from rlgym_llm_trainers.token_side import TokenSide, load_token_side
 from rlgym_llm_trainers.training_generator import TrainingGenerator
-from rlgym_llm_trainers.vllm_engine.arguments import check_vllm
 from rlgym_llm_trainers.weight_sync.transport import check_transport
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "first_tasks",
     "fitting_tasks",
     "open_model",
+    "training_params",
     "turn_batching",
     "validation_params",
     "validation_tasks",
@@ -66,10 +67,10 @@ def find_model(config: TrainConfig, plugins: Plugins) -> ModelSource:
     spec = plugins.get(Kind.GENERATOR, _generator_name(config, device))
     assert isinstance(spec, GeneratorSpec)
     make_generator = plugins.load(spec)
-    if spec.name == "vllm" and not config.rollout.workers.address:
-        check_vllm()  # a cluster may have it where this machine has not
+    if spec.check and not config.rollout.workers.address:  # a cluster may have what is not here
+        load_entry_point(spec.check)()
     if config.rollout.num_workers:
-        make_generator = _in_processes(config, spec)
+        make_generator = _in_processes(spec)
     path = config.model.path or starter_kit_of(config, plugins).model
     check_model_path(path)
     check_transport(config.rollout, device.type, spec.name)
@@ -83,14 +84,10 @@ def _generator_name(config: TrainConfig, device: torch.device) -> str:
     return "vllm" if has_vllm else "hf"
 
 
-def _in_processes(config: TrainConfig, spec: GeneratorSpec) -> Callable[..., TrainingGenerator]:
-    from rlgym_llm_trainers.ray_pool.generator import RayGenerator
+def _in_processes(spec: GeneratorSpec) -> Callable[..., TrainingGenerator]:
+    from rlgym_llm_trainers.ray_pool.generator import RayGenerator, check_worker
 
-    if not spec.worker:
-        raise ConfigError(
-            f"--rollout.num_workers {config.rollout.num_workers}: generator {spec.name!r} runs in "
-            "this process only; take 0"
-        )
+    check_worker(spec)  # here, before a model is loaded
     return functools.partial(RayGenerator, spec=spec)
 
 
@@ -206,6 +203,16 @@ def fitting_tasks(
             f"{shortest}); raise --data.max_prompt_length"
         )
     return tuple(kept)
+
+
+def training_params(config: TrainConfig) -> SamplingParams:
+    """How training samples: ``rollout`` itself."""
+    return SamplingParams(
+        max_new_tokens=config.data.max_response_length,
+        temperature=config.rollout.temperature,
+        top_p=config.rollout.top_p,
+        top_k=config.rollout.top_k,
+    )
 
 
 def validation_params(config: TrainConfig) -> SamplingParams:

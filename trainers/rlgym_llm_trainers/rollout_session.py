@@ -23,6 +23,7 @@ from rlgym_llm_trainers.preparation import (
     first_tasks,
     fitting_tasks,
     open_model,
+    training_params,
     turn_batching,
 )
 from rlgym_llm_trainers.rollout_settings import RolloutSettings
@@ -82,12 +83,7 @@ def open_rollout(settings: RolloutSettings, note: Callable[[str], None]) -> Roll
         tasks = fitting_tasks(config, first, generator, note, env=env, kind=kind)
         if rewards is not None:
             check_coverage(rewards, tasks)
-        params = SamplingParams(
-            max_new_tokens=config.data.max_response_length,
-            temperature=config.rollout.temperature,
-            top_p=config.rollout.top_p,
-            top_k=config.rollout.top_k,
-        )
+        params = training_params(config)
         fixed = fixed_settings(
             config,
             plugins,

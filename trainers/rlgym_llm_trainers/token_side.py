@@ -5,11 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rlgym_llm.errors import UserError
 
-__all__ = ["TokenSide", "eos_ids", "load_token_side", "read_model_config"]
+__all__ = ["ModelText", "TokenSide", "eos_ids", "load_token_side", "read_model_config"]
+
+
+class ModelText(Protocol):
+    """What text needs of a model; a `TokenSide` and a `Policy` have it."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """Its tokenizer."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where that was loaded from."""
+        ...
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """Every id that ends a turn."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -359,7 +359,7 @@ def test_closing_ends_a_sync_that_hangs(world, say):
 
 def test_idle_time_is_that_of_places_with_nothing_in_flight(world, say, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("rlgym_llm_trainers.ray_pool.place.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("rlgym_llm_trainers.busy_time.time.monotonic", lambda: now[0])
     pool = world.pool(num_actors=2)
     world.acts["sample"] = world.hold
     futures = [pool.submit(say.request(i)) for i in range(2)]

@@ -125,7 +125,7 @@ class ActorResources:
         is_own = len(cores) == self.num_threads
         return {
             "OMP_NUM_THREADS": str(self.num_threads),
-            # Left to itself, vLLM binds every process to the same cores.
+            # For engines that start processes of their own; within this one vLLM binds nothing.
             "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)) if is_own else "nobind",
         }
 

@@ -55,8 +55,7 @@ class Dispatcher:
             if (actor := self._choose(job)) is None:
                 held.append(job)
                 continue
-            if not actor.in_flight:
-                actor.place.begin_busy()
+            actor.place.busy.begin()
             task = asyncio.get_running_loop().create_task(self._sample(job, actor))
             actor.in_flight[job] = task
         self._waiting.extendleft(reversed(held))

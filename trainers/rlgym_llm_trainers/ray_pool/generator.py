@@ -15,10 +15,10 @@ import torch
 
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import ConfigError
-from rlgym_llm.generate import GenerateRequest, Tools
+from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.specs import GeneratorSpec
-from rlgym_llm.types import Completion, Message, Prompt
-from rlgym_llm_trainers.chat import prompt_ids, reply_ids
+from rlgym_llm.types import Completion
+from rlgym_llm_trainers.chat import ChatEncoder
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.ray_pool.actor import ActorResources, start_actor
 from rlgym_llm_trainers.ray_pool.cluster import Cluster, open_cluster
@@ -33,12 +33,12 @@ from rlgym_llm_trainers.weight_sync.files import WeightFiles
 from rlgym_llm_trainers.weight_sync.guard import CanaryGuard
 from rlgym_llm_trainers.weight_sync.transport import Transport, choose_transport, is_gpu_transport
 
-__all__ = ["RayGenerator"]
+__all__ = ["RayGenerator", "check_worker"]
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-class RayGenerator:
+class RayGenerator(ChatEncoder):
     """Samples in ``rollout.num_workers`` processes; a `TrainingGenerator` and an `AsyncGenerator`.
 
     The processes start at once and in the background. They sample from nothing but the weights
@@ -51,12 +51,9 @@ class RayGenerator:
     has_own_weights: bool = True
 
     def __init__(self, policy: Policy, config: TrainConfig, spec: GeneratorSpec) -> None:
+        check_worker(spec)
         rollout = config.rollout
-        if not spec.worker:
-            raise ConfigError(
-                f"--rollout.name {spec.name} samples in this process only; "
-                "take --rollout.num_workers 0"
-            )
+        super().__init__(policy)
         self._policy = policy
         self._canary = CanaryGuard.from_config(policy, config.rollout)
         self._worker = worker_spec(policy, config, spec)
@@ -93,17 +90,6 @@ class RayGenerator:
     def policy_version(self) -> int:
         """Version of the weights that are sampled from, 0 before the first `sync`."""
         return self._pool.policy_version or 0
-
-    def encode_prompt(self, prompt: Prompt, tools: Tools = ()) -> tuple[int, ...]:
-        """As `HFGenerator.encode_prompt`, in this process."""
-        return prompt_ids(self._policy.tokenizer, prompt, tools, path=self._policy.path)
-
-    def encode_reply(self, reply: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
-        """As `HFGenerator.encode_reply`, in this process."""
-        policy = self._policy
-        return reply_ids(
-            policy.tokenizer, reply, eos_token_ids=policy.eos_token_ids, path=policy.path
-        )
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         """One completion per request, in order. All are waited for before the first error rises."""
@@ -161,6 +147,14 @@ class RayGenerator:
     async def aclose(self) -> None:
         """As `close`, off the event loop."""
         await asyncio.to_thread(self.close)
+
+
+def check_worker(spec: GeneratorSpec) -> None:
+    """Raises ConfigError for a generator that has nothing to run in a process of its own."""
+    if not spec.worker:
+        raise ConfigError(
+            f"--rollout.name {spec.name} samples in this process only; take --rollout.num_workers 0"
+        )
 
 
 def max_in_flight(max_num_seqs: int) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from rlgym_llm.types import Completion
 from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.model import Policy, load_policy, pick_device
 from rlgym_llm_trainers.ray_pool.worker import WorkerSpec
+from rlgym_llm_trainers.settle import settle
 
 __all__ = ["HFWorker"]
 
@@ -127,12 +127,12 @@ class HFWorker:
             if item is None:
                 break
             if isinstance(item, _Call):
-                _settle(item.future, item.work)
+                settle(item.future, _result(item.work))
             else:
                 self._sample(self._batch_from(item))
         while not self._queue.empty():
             if (left := self._queue.get()) is not None:
-                _fail(left.future, GeneratorError("the generator is closed"))
+                settle(left.future, GeneratorError("the generator is closed"))
 
     def _batch_from(self, first: _Turn) -> list[_Turn]:
         """``first`` and those behind it that go with it, up to the first that does not."""
@@ -159,13 +159,12 @@ class HFWorker:
             completions = self._generator.generate([turn.request for turn in batch])
         except Exception as error:
             if len(batch) == 1:
-                _fail(batch[0].future, error)
+                settle(batch[0].future, error)
             for turn in batch if len(batch) > 1 else ():
                 self._sample([turn])  # alone, so that only those fail that cannot be sampled
             return
         for turn, completion in zip(batch, completions, strict=True):
-            with contextlib.suppress(InvalidStateError):  # cancelled meanwhile
-                turn.future.set_result(completion)
+            settle(turn.future, completion)
 
     @torch.no_grad()
     def _load(self, path: str, version: int) -> None:
@@ -204,13 +203,8 @@ def _cut(request: GenerateRequest) -> tuple[object, ...]:
     return params.top_k, params.top_p, params.temperature
 
 
-def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
+def _result(work: Callable[[], Any]) -> Any:
     try:
-        future.set_result(work())
+        return work()
     except Exception as error:
-        _fail(future, error)
-
-
-def _fail(future: Future[Any], error: Exception) -> None:
-    with contextlib.suppress(InvalidStateError):  # cancelled meanwhile
-        future.set_exception(error)
+        return error

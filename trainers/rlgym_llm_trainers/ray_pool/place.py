@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
-import time
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
+from rlgym_llm_trainers.busy_time import BusyTime
 from rlgym_llm_trainers.ray_pool.handle import ActorHandle
+from rlgym_llm_trainers.settle import settle
 
 if TYPE_CHECKING:
     from rlgym_llm_trainers.ray_pool.weights import Weights
@@ -51,11 +51,7 @@ class Job:
 
     def settle(self, outcome: Completion | Exception) -> None:
         """Ends it, once: what comes later, or after it was cancelled, is dropped."""
-        with contextlib.suppress(InvalidStateError):
-            if isinstance(outcome, Exception):
-                self.future.set_exception(outcome)
-            else:
-                self.future.set_result(outcome)
+        settle(self.future, outcome)
 
 
 @dataclass(slots=True, eq=False)
@@ -69,26 +65,8 @@ class Place:
     """Replacements since a process of this place has sampled something."""
     cause: Exception | None = None
     """Why the first of them was needed."""
-    _busy_s: float = 0.0
-    _busy_from: float | None = None
-
-    def begin_busy(self) -> None:
-        """Its process has something to do from now on."""
-        self._busy_from = time.monotonic()
-
-    def end_busy(self) -> None:
-        """It has nothing left to do."""
-        if self._busy_from is not None:
-            self._busy_s += time.monotonic() - self._busy_from
-            self._busy_from = None
-
-    def take_busy_s(self) -> float:
-        """Seconds of work since the last call."""
-        if self._busy_from is not None:
-            self.end_busy()
-            self.begin_busy()
-        busy, self._busy_s = self._busy_s, 0.0
-        return busy
+    busy: BusyTime = field(default_factory=BusyTime)
+    """Holds the requests that are in flight."""
 
 
 class State(enum.Enum):
@@ -142,5 +120,4 @@ class Actor:
     def take_off(self, job: Job) -> None:
         """Strikes a request from what is in flight."""
         del self.in_flight[job]
-        if not self.in_flight:
-            self.place.end_busy()
+        self.place.busy.end()

@@ -275,7 +275,7 @@ class ActorPool:
     async def _metrics(self) -> dict[str, float]:
         now = time.monotonic()
         window, self._window_start = now - self._window_start, now
-        busy = sum(place.take_busy_s() for place in self._places)
+        busy = sum(place.busy.take() for place in self._places)
         dispatcher = self._dispatcher
         found = {
             "rollout/actor_restarts": float(self._num_restarts),

@@ -96,13 +96,13 @@ def open_worker(spec: WorkerSpec) -> SamplingWorker:
     from rlgym_llm_trainers.torch_setup import set_up_torch
 
     set_up_torch(num_threads=spec.num_threads, seed=0)
+    from rlgym_llm.entry_point import load_entry_point
     from rlgym_llm.plugins import Plugins
-    from rlgym_llm.specs import Spec
 
     if spec.plugins:
         Plugins.discover(spec.plugins)
     try:
-        make = Spec(name="worker", entry_point=spec.entry_point).load()
+        make = load_entry_point(spec.entry_point)
     except (ImportError, AttributeError) as error:
         raise UserError(
             f"the generator's worker {spec.entry_point} cannot be imported in its process: {error}"

@@ -78,8 +78,7 @@ def set_environment(device: str) -> None:
     """Sets what vLLM reads from the environment; before it is imported.
 
     What the user has set stays, but for the engine's place: it runs in this process, where its
-    weights can be reached. A CPU's threads are not bound to cores here, for the learner shares
-    them; a worker's process is bound by whoever starts it.
+    weights can be reached, and where vLLM binds no threads to cores.
     """
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -104,13 +103,7 @@ def engine_arguments(settings: EngineSettings, model: Mapping[str, Any]) -> dict
             f"--rollout.tensor_model_parallel_size {rollout.tensor_model_parallel_size}: needs "
             "that many GPUs; on a CPU take --rollout.num_workers"
         )
-    positions = model.get("max_position_embeddings")
-    length = rollout.max_model_len or positions
-    if rollout.max_model_len and positions and rollout.max_model_len > positions:
-        raise ConfigError(
-            f"--rollout.max_model_len {rollout.max_model_len}: the model {settings.model_path} has "
-            f"{positions} positions"
-        )
+    length = rollout.max_model_len or model.get("max_position_embeddings")
     arguments: dict[str, Any] = {
         "model": settings.model_path,
         "dtype": settings.dtype,

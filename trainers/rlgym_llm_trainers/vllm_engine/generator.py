@@ -9,23 +9,23 @@ from pathlib import Path
 
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import GeneratorError
-from rlgym_llm.generate import GenerateRequest, Tools
-from rlgym_llm.types import Completion, Message, Prompt
-from rlgym_llm_trainers.chat import prompt_ids, reply_ids
+from rlgym_llm.generate import GenerateRequest
+from rlgym_llm.types import Completion
+from rlgym_llm_trainers.chat import ChatEncoder
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.token_side import TokenSide
-from rlgym_llm_trainers.vllm_engine.arguments import EngineSettings, check_vllm
+from rlgym_llm_trainers.vllm_engine.arguments import EngineSettings
 from rlgym_llm_trainers.vllm_engine.engine import Engine, open_engine
-from rlgym_llm_trainers.weight_sync.files import WeightFiles, read_weights
+from rlgym_llm_trainers.weight_sync.files import WeightFiles
 from rlgym_llm_trainers.weight_sync.guard import CanaryGuard
 from rlgym_llm_trainers.weight_sync.source import policy_weights
 from rlgym_llm_trainers.weight_sync.transport import choose_transport
-from rlgym_llm_trainers.weight_sync.update import run_update
+from rlgym_llm_trainers.weight_sync.update import FileUpdates, run_update
 
 __all__ = ["VLLMGenerator"]
 
 
-class VLLMGenerator:
+class VLLMGenerator(ChatEncoder):
     """A `TrainingGenerator` over an engine with a copy of the policy's weights.
 
     A batch is sampled from its first token to its last with nothing joining in between, so a
@@ -43,17 +43,17 @@ class VLLMGenerator:
         canary: CanaryGuard | None = None,
     ) -> None:
         """Without ``files`` weights go over in memory; an update that fails leaves no engine."""
+        super().__init__(policy)
         self._policy = policy
         self._engine = engine
         self._files = files
         self._canary = canary
-        self._path: Path | None = None  # of the weights that sample
+        self._updates = FileUpdates(engine)
         self._lock = threading.Lock()
 
     @classmethod
     def from_config(cls, policy: Policy, config: TrainConfig) -> VLLMGenerator:
         """The generator that a run asks for. Raises UserError where vLLM cannot serve the model."""
-        check_vllm()
         tokens = TokenSide(
             tokenizer=policy.tokenizer, path=policy.path, eos_token_ids=policy.eos_token_ids
         )
@@ -79,17 +79,6 @@ class VLLMGenerator:
     def policy_version(self) -> int:
         """Number of updates that the weights it samples from have seen."""
         return self._engine.policy_version
-
-    def encode_prompt(self, prompt: Prompt, tools: Tools = ()) -> tuple[int, ...]:
-        """Ids of the prompt by the model's chat template, or by its tokenizer for a string."""
-        return prompt_ids(self._policy.tokenizer, prompt, tools, path=self._policy.path)
-
-    def encode_reply(self, reply: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
-        """Ids that the chat template adds for ``reply`` after a sampled assistant turn."""
-        policy = self._policy
-        return reply_ids(
-            policy.tokenizer, reply, eos_token_ids=policy.eos_token_ids, path=policy.path
-        )
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         """One completion per request, in order. Raises GeneratorError where vLLM fails."""
@@ -136,12 +125,5 @@ class VLLMGenerator:
         if self._files is None or path is None:
             run_update(self._engine, policy_weights(self._policy.model), version)
             return
-        before, old_version = self._path, self._engine.policy_version
-        run_update(
-            self._engine,
-            read_weights(path),
-            version,
-            previous=None if before is None else lambda: (read_weights(before), old_version),
-        )
-        self._path = path
+        self._updates.load(path, version)
         self._files.forget_before(version)

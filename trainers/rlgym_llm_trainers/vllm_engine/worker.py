@@ -15,11 +15,11 @@ from rlgym_llm.errors import GeneratorError, WeightSyncError
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
 from rlgym_llm_trainers.ray_pool.worker import TransferCall, WorkerSpec
+from rlgym_llm_trainers.settle import settle
 from rlgym_llm_trainers.token_side import load_token_side
 from rlgym_llm_trainers.vllm_engine.arguments import EngineSettings
 from rlgym_llm_trainers.vllm_engine.engine import Engine, open_engine
-from rlgym_llm_trainers.weight_sync.files import read_weights
-from rlgym_llm_trainers.weight_sync.update import run_update
+from rlgym_llm_trainers.weight_sync.update import FileUpdates
 
 __all__ = ["VLLMWorker", "make_vllm_worker"]
 
@@ -41,7 +41,6 @@ class VLLMWorker:
         self._keys = itertools.count()
         self._failure: Exception | None = None
         self._is_paused = False  # between start and finish of a transfer
-        self._path: str | None = None  # of the weights that sample
         opened: Future[Engine] = Future()
         self._thread = threading.Thread(
             target=self._live, args=(open_engine, opened), name="rlgym-vllm", daemon=True
@@ -60,7 +59,7 @@ class VLLMWorker:
                     raise self._failure
                 self._engine.add(key, request)
             except Exception as error:
-                future.set_exception(error)
+                settle(future, error)
             else:
                 self._futures[key] = future
 
@@ -75,14 +74,7 @@ class VLLMWorker:
 
         def load() -> dict[str, float]:
             started = time.perf_counter()
-            before, old_version = self._path, self._engine.policy_version
-            run_update(
-                self._engine,
-                read_weights(path, version=version),
-                version,
-                previous=None if before is None else lambda: (read_weights(before), old_version),
-            )
-            self._path = path
+            self._updates.load(path, version)
             return {"weight_sync/load_s": time.perf_counter() - started}
 
         return self._do(load)
@@ -139,7 +131,7 @@ class VLLMWorker:
         except BaseException as error:
             opened.set_exception(error)
             return
-        self._engine = engine
+        self._engine, self._updates = engine, FileUpdates(engine)
         opened.set_result(engine)
         while True:
             is_idle = self._failure is not None or self._is_paused or not engine.has_work
@@ -161,13 +153,13 @@ class VLLMWorker:
             self._fail(error)
             return
         for key, completion in ended:
-            self._futures.pop(key).set_result(completion)
+            settle(self._futures.pop(key), completion)
 
     def _fail(self, error: Exception) -> None:
         self._failure = error
         futures, self._futures = self._futures, {}
         for future in futures.values():
-            future.set_exception(error)
+            settle(future, error)
 
 
 def make_vllm_worker(spec: WorkerSpec) -> VLLMWorker:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from torch import Tensor
 
 from rlgym_llm.errors import WeightSyncError
+from rlgym_llm_trainers.weight_sync.files import read_weights
 from rlgym_llm_trainers.weight_sync.receiver import WeightReceiver
 
-__all__ = ["Weights", "run_update"]
+__all__ = ["FileUpdates", "Weights", "run_update"]
 
 Weights = Iterable[tuple[str, Tensor]]
 
@@ -56,6 +58,28 @@ def run_update(
             f"version {version} did not reach the generator: {error or type(error).__name__}; {now}"
         ) from error
     receiver.resume()
+
+
+class FileUpdates:
+    """Gives a receiver file after file; where one fails, what it had before is put back.
+
+    That file must still be there, so whoever publishes gives it up only after the next update.
+    """
+
+    def __init__(self, receiver: WeightReceiver) -> None:
+        self._receiver = receiver
+        self._installed: tuple[str | Path, int] | None = None
+
+    def load(self, path: str | Path, version: int) -> None:
+        """The weights of a file of `WeightFiles`. Raises WeightSyncError as `run_update` does."""
+        before = self._installed
+        run_update(
+            self._receiver,
+            read_weights(path, version=version),
+            version,
+            previous=None if before is None else lambda: (read_weights(before[0]), before[1]),
+        )
+        self._installed = path, version
 
 
 def _install(receiver: WeightReceiver, weights: Weights, version: int) -> None:
