@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -154,6 +155,15 @@ def request(*ids, seed=0):
     return GenerateRequest(prompt_token_ids=ids, params=SamplingParams(max_new_tokens=8), seed=seed)
 
 
+def submit_at_once(pool, requests):
+    """Their futures; the pool hands all of them out before any process can answer one."""
+    all_are_there = threading.Event()
+    pool._loop.call_soon_threadsafe(all_are_there.wait)
+    futures = [pool.submit(request) for request in requests]
+    all_are_there.set()
+    return futures
+
+
 def results(futures):
     return [future.result(timeout=PATIENCE_S) for future in futures]
 
@@ -187,6 +197,6 @@ def say():
     class Say:
         pass
 
-    for function in (weights, request, results, fail_for, gone):
+    for function in (weights, request, submit_at_once, results, fail_for, gone):
         setattr(Say, function.__name__, staticmethod(function))
     return Say

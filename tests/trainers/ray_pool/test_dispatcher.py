@@ -40,7 +40,7 @@ def test_no_process_ever_has_more_than_its_share_and_the_one_with_most_room_is_n
 def test_a_quick_process_takes_what_a_slow_one_has_no_room_for(world, say):
     pool = world.pool(num_actors=2, max_in_flight=2)
     world.acts["sample"] = world.hold_only("actor-0")
-    futures = [pool.submit(say.request(i)) for i in range(10)]
+    futures = say.submit_at_once(pool, [say.request(i) for i in range(10)])
     slow = world.next_helds(2)
     quick = [
         future

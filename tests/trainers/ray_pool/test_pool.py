@@ -252,7 +252,7 @@ def test_a_replacement_whose_version_is_outdated_meanwhile_takes_the_newer_one(w
     world.acts.clear()
     new.answer.set_result(None)
     world.acts["sample"] = world.hold_only("actor-1")
-    futures = [pool.submit(say.request(i)) for i in range(8)]
+    futures = say.submit_at_once(pool, [say.request(i) for i in range(8)])
     calls = world.next_helds(4)  # all that actor-1 takes; the rest are actor-2's
     for call in calls:
         call.says()
@@ -288,7 +288,7 @@ def test_a_replacement_that_took_the_old_weights_during_a_sync_takes_the_new_one
     pool = world.pool(num_actors=2, version=0)
     world.acts["sample"] = say.fail_for("actor-1", say.gone("actor-1"))
     world.acts["load"] = world.hold
-    say.results([pool.submit(say.request(i)) for i in range(2)])
+    say.results(say.submit_at_once(pool, [say.request(i) for i in range(2)]))
     old = world.next_held()
     assert (old.actor.name, old.what) == ("actor-2", ("v0", 0))
     loading = in_thread(pool.load, say.weights(1))
