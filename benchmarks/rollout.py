@@ -6,7 +6,7 @@
 
 *bare*: vLLM's ``LLM.generate``. *ours*: `VLLMGenerator` in the same process, over the very same
 engine, with the same parameters. *ray*: `RayGenerator` over one actor with all threads. *actors*:
-the same over as many actors as there are threads, each with one thread and one core.
+the same over as many actors as there are threads, each with one thread on a core of its own.
 *transformers*: the model's ``generate`` on the same batch, padded, as TRL calls it. *unseeded* is
 bare vLLM without a seed for each request, for comparison only.
 

@@ -58,7 +58,7 @@ def sides_of(
         "max_model_len": max_model_len,
         "kv_cache_gib": _KV_CACHE_GIB,
         "num_workers": 0 if process == "engine" else threads if is_split else 1,
-        "workers": {"num_cpus": 1.0 if is_split else float(threads)},
+        "workers": {"num_cpus": 1.0 if is_split else float(threads), "bind_cores": is_split},
     }
     return _engine(model, rollout) if process == "engine" else {process: _ray(model, rollout)}
 

@@ -12,9 +12,11 @@ __all__ = [
     "CUSTOM_REWARD_KEYS",
     "OTHER_NAMES",
     "UNSUPPORTED",
+    "VALUE_ALIASES",
     "VERL_PREFIX",
     "unsupported_reason",
     "without_alias",
+    "without_value_alias",
 ]
 
 VERL_PREFIX = "actor_rollout_ref."
@@ -35,6 +37,12 @@ ALIASES: Mapping[str, str] = {
 }
 """Other spelling to our key; ``actor_rollout_ref.`` is taken off first."""
 
+VALUE_ALIASES: Mapping[str, Mapping[str, str]] = {
+    "actor.policy_loss": {"vanilla": "ppo_clip", "geo_mean": "gmpo"},
+    "algorithm.adv_estimator": {"grpo_vectorized": "grpo", "rloo_vectorized": "rloo"},
+}
+"""Our key to verl's names of its values, and ours."""
+
 CUSTOM_REWARD_KEYS = (
     "custom_reward_function.path",
     "custom_reward_function.name",
@@ -50,10 +58,6 @@ UNSUPPORTED: Mapping[str, str] = {
     "actor.strategy": "sharding",
     "actor.ulysses_sequence_parallel_size": "sequence parallelism",
     "actor.use_dynamic_bsz": "dynamic batches",
-    "algorithm.gamma": "advantages over tokens",
-    "algorithm.kl_ctrl.horizon": "an adaptive KL coefficient",
-    "algorithm.kl_ctrl.target_kl": "an adaptive KL coefficient",
-    "algorithm.lam": "advantages over tokens",
     "algorithm.pf_ppo": "policy filtration",
     "algorithm.use_pf_ppo": "policy filtration",
     "critic": "a critic",
@@ -126,6 +130,15 @@ def without_alias(spelling: str) -> str:
     """
     key = spelling.removeprefix(VERL_PREFIX)
     return ALIASES.get(key, key)
+
+
+def without_value_alias(key: str, value: str) -> str:
+    """Our name of a key's value, which is the value itself where no alias is known.
+
+    >>> without_value_alias("actor.policy_loss", "vanilla")
+    'ppo_clip'
+    """
+    return VALUE_ALIASES.get(key, {}).get(value, value)
 
 
 def unsupported_reason(key: str) -> str | None:

@@ -16,6 +16,7 @@ __all__ = [
     "Positive",
     "Section",
     "Seed",
+    "Share",
     "TopK",
 ]
 
@@ -26,6 +27,7 @@ Every = Annotated[int, Field(strict=True, ge=-1)]
 TopK = Annotated[int, Field(strict=True, ge=-1)]
 NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Mass = Annotated[float, Field(strict=True, gt=0, le=1)]
 Decay = Annotated[float, Field(strict=True, ge=0, lt=1)]
 

@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from rlgym_llm import config_rollout, config_schema
-from rlgym_llm.aliases import ALIASES, CUSTOM_REWARD_KEYS, VERL_PREFIX
+from rlgym_llm import config_health, config_rollout, config_schema
+from rlgym_llm.aliases import ALIASES, CUSTOM_REWARD_KEYS, VALUE_ALIASES, VERL_PREFIX
 from rlgym_llm.attribute_docs import attribute_docs
 from rlgym_llm.config_keys import Key, config_keys, unwrapped
 from rlgym_llm.yaml_text import dump_value
@@ -32,6 +32,8 @@ def describe_config() -> str:
     lines += ["## Other spellings", "", "| spelling | key |", "|---|---|"]
     lines.append(f"| `{VERL_PREFIX}KEY` | `KEY` |")
     lines += [f"| `{spelling}` | `{key}` |" for spelling, key in ALIASES.items()]
+    for name, values in VALUE_ALIASES.items():
+        lines += [f"| `{name} {spelling}` | `{name} {ours}` |" for spelling, ours in values.items()]
     lines += [f"| `{key}` | a `function` reward in `rewards` |" for key in CUSTOM_REWARD_KEYS]
     return "\n".join(lines) + "\n"
 
@@ -91,7 +93,8 @@ def _descriptions() -> dict[str, str]:
     pydantic could read them too, at a tenth of a second for each start of the program.
     """
     found = {}
-    trees = [ast.parse(inspect.getsource(part)) for part in (config_schema, config_rollout)]
+    parts = (config_schema, config_rollout, config_health)
+    trees = [ast.parse(inspect.getsource(part)) for part in parts]
     nodes = (node for tree in trees for node in tree.body)
     for owner in (node for node in nodes if isinstance(node, ast.ClassDef)):
         found[owner.name] = (ast.get_docstring(owner) or "").partition("\n\n")[0]

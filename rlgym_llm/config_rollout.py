@@ -64,6 +64,8 @@ class WorkersConfig(Section):
     and ends it with the run."""
     num_cpus: Annotated[float, Field(strict=True, gt=0)] = 1.0
     """Cores of each; without a GPU, also the threads of its matrix products."""
+    bind_cores: bool = False
+    """Keeps each on whole cores of its own, on a CPU under Linux, in a Ray that the run started."""
     num_gpus: NonNegative | None = None
     """GPUs of each; null is `rollout.tensor_model_parallel_size` where the run has CUDA, else 0."""
     max_retries: Natural = 2
@@ -127,9 +129,15 @@ class RolloutConfig(Section):
     temperature: Positive = 1.0
     """Temperature; log-probs are of the tempered distribution everywhere."""
     top_p: Mass = 1.0
-    """Must stay 1 in training."""
+    """Keeps the likeliest tokens of this probability mass; learner and reference policy then take
+    their log-probs over the same tokens. vllm can do so on a GPU alone."""
     top_k: TopK = -1
-    """Must stay -1 in training."""
+    """Keeps this many of the likeliest tokens, with the same log-probs; -1 is all."""
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Strings that end a response, such as `["</answer>"]`, in training, validation and evaluation.
+    The token that completes one is the last; nothing is cut off the text."""
+    stop_token_ids: tuple[Natural, ...] = ()
+    """Token ids that do the same, beside the model's own."""
     max_num_seqs: Count = 256
     """Sequences sampled at once, by each generator; it bounds the memory."""
     max_staleness: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
@@ -168,12 +176,13 @@ class RolloutConfig(Section):
     batching: BatchingConfig = BatchingConfig()
     val_kwargs: ValKwargsConfig = ValKwargsConfig()
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether training samples from kept sets, not from all tokens."""
+        return self.top_p < 1 or self.top_k != -1
+
     @model_validator(mode="after")
-    def _check_support(self) -> Self:
-        if self.top_p < 1 or self.top_k != -1:
-            raise ValueError(
-                "training with top_p < 1 or top_k != -1 is not supported: sampled log-probs would "
-                "be renormalised over the kept tokens while the learner's are over all of them "
-                "(validation may: rollout.val_kwargs)"
-            )
+    def _check_top_k(self) -> Self:
+        if self.top_k == 0:
+            raise ValueError("top_k must be -1 (all) or at least 1")
         return self

@@ -14,10 +14,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
+    field_validator,
     model_serializer,
     model_validator,
 )
 
+from rlgym_llm.aliases import without_value_alias
 from rlgym_llm.config_base import (
     Count,
     Decay,
@@ -27,7 +29,9 @@ from rlgym_llm.config_base import (
     Positive,
     Section,
     Seed,
+    Share,
 )
+from rlgym_llm.config_health import HealthConfig
 from rlgym_llm.config_rollout import RolloutConfig
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.secrets_mask import mask_secrets
@@ -47,9 +51,13 @@ __all__ = [
     "TrainerConfig",
 ]
 
-KlKind = Literal["kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3"]
+KlKind = Literal["kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3", "k3+", "low_var_kl+"]
 LossAggMode = Literal[
-    "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
+    "token-mean",
+    "seq-mean-token-sum",
+    "seq-mean-token-mean",
+    "seq-mean-token-sum-norm",
+    "prompt-mean",
 ]
 Logger = Literal["console", "jsonl", "tensorboard", "wandb"]
 
@@ -67,13 +75,19 @@ class ModelConfig(Section):
     """The policy that is trained."""
 
     path: str | None = None
-    """Hugging Face folder or hub id; null is the starter model that ships with the package."""
+    """Hugging Face folder or hub id; null, or `starter`, is the model that ships with the
+    package."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Type of the weights; auto is float32. In bfloat16 small updates round to nothing."""
     trust_remote_code: bool = False
     """Runs Python code that comes with the model; only for models you trust."""
     enable_gradient_checkpointing: bool = False
     """Recomputes activations in the backward pass: less memory, more time."""
+
+    @field_validator("path")
+    @classmethod
+    def _starter_is_none(cls, path: str | None) -> str | None:
+        return None if path == "starter" else path
 
 
 class CurriculumConfig(Section):
@@ -129,10 +143,26 @@ class DataConfig(Section):
 class KlCtrlConfig(Section):
     """The coefficient of the KL term inside the reward."""
 
-    type: Literal["fixed"] = "fixed"
-    """How the coefficient moves: it does not."""
+    type: Literal["fixed", "adaptive"] = "fixed"
+    """How the coefficient moves: not at all, or after each step towards a KL of `target_kl`."""
     kl_coef: NonNegative = 0.001
-    """Coefficient of the KL term where `algorithm.use_kl_in_reward` is on."""
+    """Coefficient of the KL term where `algorithm.use_kl_in_reward` is on; the first one where it
+    is adaptive."""
+    target_kl: Positive = 0.1
+    """The KL that an adaptive coefficient aims at: nats a token, mean over sequences."""
+    horizon: Count = 10_000
+    """After so many sequences far above the target an adaptive coefficient is about 1.2 times as
+    large."""
+
+    @model_validator(mode="after")
+    def _check_effect(self) -> Self:
+        if self.type != "adaptive":
+            for name in ("target_kl", "horizon"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} has no effect without type adaptive")
+        elif not self.kl_coef:
+            raise ValueError("kl_coef 0 cannot adapt: the coefficient is multiplied")
+        return self
 
 
 class RolloutCorrectionConfig(Section):
@@ -163,6 +193,12 @@ class AlgorithmConfig(Section):
 
     adv_estimator: str = "grpo"
     """Advantage estimator, by its registered name."""
+    adv_kwargs: Mapping[str, Any] = Field(default_factory=dict)
+    """Further options of the estimator, such as `--algorithm.adv_kwargs.eps 1e-4`."""
+    gamma: Share = 1.0
+    """Discount per sampled token, for estimators over tokens."""
+    lam: Share = 1.0
+    """Lambda of generalised advantage estimation: 1 trusts rewards alone, 0 the critic."""
     norm_adv_by_std_in_grpo: bool = True
     """Divides a group's advantages by the standard deviation of its rewards."""
     use_kl_in_reward: bool = False
@@ -171,6 +207,12 @@ class AlgorithmConfig(Section):
     """Estimator of that KL: kl = k1, mse = k2, low_var_kl = k3 clamped at 10."""
     kl_ctrl: KlCtrlConfig = KlCtrlConfig()
     rollout_correction: RolloutCorrectionConfig = RolloutCorrectionConfig()
+
+    @model_validator(mode="after")
+    def _check_controller(self) -> Self:
+        if self.kl_ctrl.type == "adaptive" and not self.use_kl_in_reward:
+            raise ValueError("kl_ctrl.type adaptive has no effect without use_kl_in_reward")
+        return self
 
 
 class OptimConfig(Section):
@@ -206,7 +248,8 @@ class ActorConfig(Section):
     shuffle: bool = False
     """Draws the prompts of each mini-batch anew in each pass."""
     clip_ratio: NonNegative = 0.2
-    """The ratio of new to old probability is clipped to 1 - this ... 1 + this."""
+    """The ratio of new to old probability is clipped to 1 - this ... 1 + this. gspo wants 3e-4,
+    gmpo 0.4."""
     clip_ratio_low: NonNegative | None = None
     """Lower clip alone; null is `actor.clip_ratio`."""
     clip_ratio_high: NonNegative | None = None
@@ -215,6 +258,8 @@ class ActorConfig(Section):
     """Dual clip: bound of the ratio where the advantage is negative."""
     policy_loss: str = "ppo_clip"
     """Policy loss, by its registered name."""
+    policy_loss_kwargs: Mapping[str, Any] = Field(default_factory=dict)
+    """Further options of the policy loss, such as `--actor.policy_loss_kwargs.tau_neg 1.1`."""
     loss_agg_mode: LossAggMode = "token-mean"
     """How the losses of tokens become one number."""
     entropy_coeff: Annotated[float, Field(strict=True, allow_inf_nan=False)] = 0.0
@@ -224,9 +269,15 @@ class ActorConfig(Section):
     kl_loss_coef: NonNegative = 0.001
     """Weight of that KL term."""
     kl_loss_type: KlKind = "low_var_kl"
-    """Estimator of that KL: kl = k1, mse = k2, low_var_kl = k3 clamped at 10."""
+    """Estimator of that KL: kl = k1, mse = k2, low_var_kl = k3 clamped at 10; with + the value of
+    k3 and the gradient of k2, which is that of the KL."""
     grad_clip: Positive = 1.0
     """Largest norm of the gradient."""
+
+    @field_validator("policy_loss")
+    @classmethod
+    def _our_name(cls, name: str) -> str:
+        return without_value_alias("actor.policy_loss", name)
 
     @property
     def clip_low(self) -> float:
@@ -279,6 +330,7 @@ class TrainerConfig(Section):
     """Seed of everything that is drawn."""
     num_threads: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
     """Threads of one matrix product on a CPU; null leaves it to torch."""
+    health: HealthConfig = HealthConfig()
 
     @model_validator(mode="after")
     def _check_test_freq(self) -> Self:

@@ -17,8 +17,10 @@ __all__ = [
     "UnknownNameError",
     "UserError",
     "WeightSyncError",
+    "describe",
     "did_you_mean",
     "nearest",
+    "one_line",
 ]
 
 
@@ -86,6 +88,34 @@ class ToolError(RlgymError):
 
 class RewardError(RlgymError):
     """A reward failed and the error policy is ``raise``, or too many rewards failed."""
+
+
+def one_line(words: object, longest: int | None = None) -> str:
+    r"""The text of anything on one line; of an error that says nothing, the name of its class.
+
+    Cut to ``longest`` characters; raises what ``__str__`` does.
+
+    >>> one_line(ValueError("no\n such thing")), one_line(KeyError()), one_line("a\tb c", 3)
+    ('no such thing', 'KeyError', 'a b')
+    """
+    # Half a surrogate pair, which no encoding carries, is written as its escape.
+    text = " ".join(str(words).split()).encode("utf-8", "backslashreplace").decode()[:longest]
+    return text or (type(words).__name__ if isinstance(words, BaseException) else "")
+
+
+def describe(failure: BaseException | None) -> str:
+    r"""The kind of a failure and what it says, on one line, whatever its own ``__str__`` does.
+
+    >>> describe(ValueError("no number\nin 'abc'")), describe(AssertionError())
+    ("ValueError: no number in 'abc'", 'AssertionError')
+    """
+    try:
+        text = one_line(str(failure))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        text = "(its message cannot be read)"
+    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

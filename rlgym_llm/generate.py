@@ -31,6 +31,9 @@ class SamplingParams:
     top_k: int = -1
     stop_token_ids: tuple[int, ...] = ()
     """Ids that end a completion beside the model's own end-of-text ids; they stay in the ids."""
+    stop: tuple[str, ...] = ()
+    """Strings that end a completion with the token that completes one of them, in the text with its
+    special tokens. Nothing is cut: the ids stay as sampled, and the text is that of all of them."""
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -41,6 +44,8 @@ class SamplingParams:
             raise ValueError(f"top_p must be in (0, 1], got {self.top_p}")
         if self.top_k != -1 and self.top_k < 1:
             raise ValueError(f"top_k must be -1 or at least 1, got {self.top_k}")
+        if isinstance(self.stop, str) or not all(self.stop):
+            raise ValueError(f"stop must be strings with something in them, got {self.stop!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

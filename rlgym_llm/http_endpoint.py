@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from rlgym_llm.errors import UserError
+from rlgym_llm.errors import UserError, one_line
 from rlgym_llm.secrets_mask import MASK
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Endpoint:
         """The text on one line, cut, and without the key that a server may echo."""
         if self._key:
             text = text.replace(self._key, MASK)
-        return " ".join(text.split())[:_MAX_BODY_CHARS]
+        return one_line(text, _MAX_BODY_CHARS)
 
 
 def check_url(option: str, url: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pluggy
 
 from rlgym_llm import hookspecs
-from rlgym_llm.errors import PluginError, did_you_mean
+from rlgym_llm.errors import PluginError, did_you_mean, one_line
 from rlgym_llm.hookspecs import PROJECT_NAME
 from rlgym_llm.plugin_sources import PluginRecord, PluginSource, plugin_sources
 from rlgym_llm.specs import SPEC_TYPES, EnvSpec, Kind, Spec
@@ -107,7 +107,7 @@ def _hooks_of(plugin: Any) -> Any:
     try:
         manager.register(plugin)
     except pluggy.PluginValidationError as wrong:
-        raise PluginError(" ".join(str(wrong).split())) from wrong
+        raise PluginError(one_line(wrong)) from wrong
     return manager.hook
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from rlgym_llm.errors import RewardError, did_you_mean
+from rlgym_llm.errors import RewardError, describe, did_you_mean
 from rlgym_llm.inject import sample_columns
 from rlgym_llm.rewards import RawScore, Reward, RewardContext
 from rlgym_llm.scorers.call import (
@@ -17,7 +17,7 @@ from rlgym_llm.scorers.call import (
     split_calls,
     split_rows,
 )
-from rlgym_llm.scorers.failed_score import describe, failed_score, failed_scores
+from rlgym_llm.scorers.failed_score import failed_score, failed_scores
 from rlgym_llm.scorers.read_score import WrongListError, listed, read_score
 from rlgym_llm.scores import Score
 from rlgym_llm.types import Rollout, RolloutGroup

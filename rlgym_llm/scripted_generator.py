@@ -15,8 +15,8 @@ __all__ = ["ScriptedGenerator"]
 class ScriptedGenerator:
     """A `Generator` for tests that says what it is told: one token a character, log-prob 0.
 
-    ``script`` is a list that is cycled through, or a function of the decoded context. A batch, or
-    one `sample`, takes ``latency_s``.
+    ``script`` is a list that is cycled through, or a function of the decoded context. A line ends
+    early with a stop string of its request. A batch, or one `sample`, takes ``latency_s``.
 
     >>> from rlgym_llm.generate import SamplingParams
     >>> generator = ScriptedGenerator(["#### 5"])
@@ -39,7 +39,7 @@ class ScriptedGenerator:
             raise ValueError("a ScriptedGenerator needs at least one line")
         self._script = script
         self._next = 0
-        self._completions: dict[tuple[str, int], Completion] = {}
+        self._completions: dict[tuple[str, int, tuple[str, ...]], Completion] = {}
         self._policy_version = policy_version
         self._latency_s = latency_s
 
@@ -80,13 +80,15 @@ class ScriptedGenerator:
         else:
             text = self._script[self._next % len(self._script)]
             self._next += 1
-        key = (text, request.params.max_new_tokens)
+        key = (text, request.params.max_new_tokens, request.params.stop)
         if key not in self._completions:
             self._completions[key] = self._completion(*key)
         return self._completions[key]
 
-    def _completion(self, text: str, budget: int) -> Completion:
+    def _completion(self, text: str, budget: int, stop: tuple[str, ...] = ()) -> Completion:
         token_ids = [*map(ord, text), self.END_TOKEN_ID]
+        if ends := [text.find(one) + len(one) for one in stop if one in text]:
+            token_ids, text = token_ids[: min(ends)], text[: min(ends)]
         is_cut = len(token_ids) > budget
         if is_cut:
             token_ids, text = token_ids[:budget], text[:budget]

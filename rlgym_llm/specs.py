@@ -101,7 +101,18 @@ class GeneratorSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvantageSpec(Spec):
-    """An advantage estimator that ``--algorithm.adv_estimator`` can ask for."""
+    """An advantage estimator that ``--algorithm.adv_estimator`` can ask for.
+
+    ``estimate(inputs: AdvantageInputs, **options) -> Advantages``; its keyword options are filled
+    in by name, from the keys of the section ``algorithm`` and from ``algorithm.adv_kwargs``.
+    """
+
+    needs_critic: bool = False
+    """Whether it reads the values of a critic."""
+    needs_baseline: bool = False
+    """Whether it reads the reward of a greedy sibling."""
+    needs_groups: bool = False
+    """Whether it compares siblings: ``rollout.n`` is then at least 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

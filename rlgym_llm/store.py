@@ -1,7 +1,8 @@
 """Rollouts on disk: one JSON object a line, readable by people first and by this module exactly.
 
 A line opens with ``step``, ``prompt``, ``completion``, ``answer``, ``reward`` and ``components``
-for whoever opens the file; ``schema_version``, ``rollout`` and ``card`` hold the records in full.
+for whoever opens the file; ``schema_version``, ``rollout`` and ``card`` hold the records in full,
+but for a completion's ``kept_token_ids``, which may be larger than all the rest.
 `rlgym_llm.offline.card_json` writes less of a card, under the same names.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +19,7 @@ from typing import Any, Self
 
 from rlgym_llm.errors import DataError
 from rlgym_llm.rows.json_text import to_json_line
+from rlgym_llm.rows.writing import writing
 from rlgym_llm.scores import Component, ScoreCard, StepScore
 from rlgym_llm.types import SCHEMA_VERSION, Completion, Message, Prompt, Rollout, Task, Turn
 
@@ -29,6 +32,9 @@ __all__ = [
     "read_rollouts",
     "write_rollouts",
 ]
+
+_NOT_STORED = "kept_token_ids"
+"""Field of a `Completion` that training alone has a use for; read back it is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +80,8 @@ class RolloutWriter:
         """Appends one line per rollout, ``cards`` in the same order, and flushes.
 
         Raises DataError, and writes none of them, where a record holds NaN, infinity or something
-        that JSON cannot carry; ValueError where rollouts and cards do not match.
+        that JSON cannot carry; ValueError where rollouts and cards do not match; RlgymError, with
+        the file, where the disk is full.
         """
         if cards is not None and [r.id for r in rollouts] != [c.rollout_id for c in cards]:
             raise ValueError("rollouts and cards do not match, one card per rollout in its order")
@@ -84,12 +91,14 @@ class RolloutWriter:
             )
             for i, r in enumerate(rollouts)
         ]
-        self._file.write(b"".join(lines))
-        self._file.flush()
+        with writing(self.path):
+            self._file.write(b"".join(lines))
+            self._file.flush()
 
     def close(self) -> None:
         """Closes the file; safe to call twice."""
-        self._file.close()
+        with suppress(OSError):  # `write` flushes, and has told what it could not write
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +125,7 @@ def write_rollouts(
 
 
 def read_rollouts(path: str | Path) -> StoredRollouts:
-    """Reads back what was written, equal record for equal record.
+    """Reads back what was written, equal record for equal record (but for kept sets).
 
     An unfinished last line is reported in ``torn_line`` and the rest is read. Raises DataError with
     file and line for any other bad line and for an unknown schema version.
@@ -191,7 +200,8 @@ def _encode(record: RolloutRecord, path: Path) -> bytes:
 def _plain(value: Any) -> Any:
     """Records as dictionaries of their fields; what is plain already is not copied."""
     if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        names = [f.name for f in fields(value) if f.name != _NOT_STORED]
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple) and value and not isinstance(value[0], int | float):
@@ -220,7 +230,7 @@ def _task(data: Mapping[str, Any]) -> Task:
 
 def _turn(data: Mapping[str, Any]) -> Turn:
     completion = {name: _tuples(value) for name, value in data["completion"].items()}
-    completion.pop("kept_token_ids", None)  # in lines of before, where it was always null
+    completion.pop(_NOT_STORED, None)  # in lines of before, where it was always null
     return Turn(
         new_prompt_token_ids=tuple(data["new_prompt_token_ids"]),
         completion=Completion(**completion),

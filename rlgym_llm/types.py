@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from rlgym_llm.kept_sets import KeptSets
+
 __all__ = [
     "SCHEMA_VERSION",
     "Action",
@@ -170,12 +172,16 @@ class Completion:
     them."""
     sampled_by: str | None = None
     """Which of several generators sampled it, such as ``actor-1``; None where there is one."""
+    kept_token_ids: KeptSets | None = None
+    """The ids that top-k and top-p left to each token, which log-probs are normalised over; None
+    where nothing was to be cut. Stored rollouts leave it out: it is large, and of use to the
+    training step alone."""
 
     def __post_init__(self) -> None:
         if type(self.finish_reason) is not FinishReason:
             object.__setattr__(self, "finish_reason", FinishReason(self.finish_reason))
         num_tokens = len(self.token_ids)
-        for name in ("logprobs", "token_char_ends"):
+        for name in ("logprobs", "token_char_ends", "kept_token_ids"):
             values = getattr(self, name)
             if values is not None and len(values) != num_tokens:
                 raise ValueError(f"completion has {num_tokens} tokens but {len(values)} {name}")

@@ -7,19 +7,20 @@ import doctest
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
+import numpy as np
 import pytest
-from rlgym_llm_trainers.advantages import GroupAdvantages, grpo_advantages
-from rlgym_llm_trainers.gdpo import gdpo_advantages
+from rlgym_llm_trainers.advantages import AdvantageInputs
+from rlgym_llm_trainers.advantages.gdpo import gdpo
+from rlgym_llm_trainers.advantages.groups import grpo
 
-from rlgym_llm import CardStatus, Plugins, Reward, Score, ScoreStatus
+from rlgym_llm import CardStatus, Plugins, Reward, ScoreStatus
 from rlgym_llm.cli import main
 from rlgym_llm.commands.score import _parser as score_parser
-from rlgym_llm.composition.card import compose
 from rlgym_llm.composition.combine import Combine
 from rlgym_llm.composition.component import ComponentConfig, Placement
 from rlgym_llm.composition.schedule import _SCHEDULES
@@ -35,7 +36,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (
     *("rewards.md", "write_a_reward.md", "composition.md", "score.md"),
     *("environments.md", "distribution.md", "multi_turn.md", "tools.md", "mixtures.md"),
-    *("episodes.md", "adapters.md", "off_policy.md", "weight_sync.md"),
+    *("episodes.md", "adapters.md", "off_policy.md", "weight_sync.md", "algorithms.md"),
     *sorted(f"environments/{path.name}" for path in (DOCS / "environments").iterdir()),
 )
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -216,19 +217,18 @@ def test_score_names_every_option_status_and_field() -> None:
 
 
 def test_the_advantages_of_gdpo() -> None:
-    def estimate(values: Sequence[float | None]) -> GroupAdvantages:
-        return grpo_advantages(values, ["group"] * len(values))
-
-    cards = []
-    for values in zip((0.0, 0.0, 1.0, 1.0), (0.0, 100.0, 0.0, 100.0), strict=True):
-        named = zip(("correct", "bonus"), values, strict=True)
-        scores = {name: Score(name=name, value=value) for name, value in named}
-        cards.append(compose("r", scores, {"correct": 1.0, "bonus": 1.0}))
-    summed = estimate([card.reward for card in cards])
+    components = {"correct": [0.0, 0.0, 1.0, 1.0], "bonus": [0.0, 100.0, 0.0, 100.0]}
+    rewards = [sum(pair) for pair in zip(*components.values(), strict=True)]
+    inputs = dataclasses.replace(
+        AdvantageInputs.of_rewards(rewards, ["group"] * 4),
+        component_rewards={name: np.array(values) for name, values in components.items()},
+        component_weights=dict.fromkeys(components, 1.0),
+    )
     page = " ".join((DOCS / "composition.md").read_text("utf-8").split())
-    told = (f"{a:.3g}" for a in summed.advantages.round(2))
+    summed, alone = (estimate(inputs).advantages[:, 0].round(2) for estimate in (grpo, gdpo))
+    told = (f"{a:.3g}" for a in summed)
     assert f"the sum's advantages {', '.join(told)} are those of the bonus" in page
-    told = (f"{a + 0.0:.3g}" for a in gdpo_advantages(cards, summed, estimate).advantages.round(2))
+    told = (f"{a + 0.0:.3g}" for a in alone)
     assert f"GDPO's are {', '.join(told)}." in page
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rlgym_llm.errors import UserError
+from rlgym_llm.errors import UserError, one_line
 from rlgym_llm.types import Rollout
 from rlgym_llm_rewards.transcript import conversation, defuse, fill, placeholders, prompt_values
 
@@ -171,7 +171,7 @@ def load_pretrained(
                 **options,
             )
     except Exception as failure:  # the loaders raise anything from KeyError to safetensors' own
-        reason = " ".join(str(failure).split())[:300] or type(failure).__name__
+        reason = one_line(failure, 300)
         raise UserError(f"{who} does not load: {reason}") from failure
     if missing := sorted(loading["missing_keys"]):
         raise UserError(

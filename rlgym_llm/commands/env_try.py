@@ -25,9 +25,6 @@ from rlgym_llm.types import FinishReason, Message, Prompt, Rollout, RolloutStatu
 
 __all__ = ["try_env"]
 
-STARTER = "starter"
-"""What ``--model`` says for the model that comes with the trainers."""
-
 # By name: the core knows no trainer.
 _MODEL_OPENERS = (
     "rlgym_llm_trainers.torch_setup:set_up_torch",
@@ -145,7 +142,7 @@ def _open_model(
     """The generator that a training run would sample with, and how many positions it has."""
     config = TrainConfig(
         env=env,
-        model=ModelConfig(path=None if model == STARTER else model),
+        model=ModelConfig(path=model),
         # Of a run, which has to fit the model; the episode here takes what room there is.
         data=DataConfig(max_prompt_length=1, max_response_length=1),
     )

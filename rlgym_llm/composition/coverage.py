@@ -25,11 +25,14 @@ def matches(when: Mapping[str, Any], columns: Mapping[str, Any]) -> bool:
     )
 
 
-def check_coverage(config: RewardsConfig, tasks: Iterable[Task]) -> None:
+def check_coverage(
+    config: RewardsConfig, tasks: Iterable[Task], *, evaluation: bool = False
+) -> None:
     """Raises DataError for the first task to which no weighted component applies.
 
     By the rows' columns alone: the ``when`` of a component, and the cases of a ``switch`` without a
-    default. The message names the task, the column, its value and the values that are known.
+    default. The message names the task, the column, its value and the values that are known. An
+    ``evaluation`` goes by its own weights; where it weighs nothing, it asks for none.
 
     >>> section = {"components": {"math": {"when": {"data_source": ["gsm8k", "math"]}}}}
     >>> check_coverage(RewardsConfig.model_validate(section), [Task(prompt="?", id="17")])
@@ -38,9 +41,13 @@ def check_coverage(config: RewardsConfig, tasks: Iterable[Task]) -> None:
     rlgym_llm.errors.DataError: task '17': no reward judges it: data_source is 'unknown', none of \
 'gsm8k', 'math'
     """
-    weighted = [c for c in config.components.values() if c.weight]
+    weighted = [
+        component
+        for component in config.components.values()
+        if (component.weight_in(evaluation=True) if evaluation else component.weight)
+    ]
     asked = [_asked(component) for component in weighted]
-    if not all(asked):
+    if not all(asked) or (evaluation and not asked):
         return  # a component that asks nothing judges every task
     for task in tasks:
         columns = {**task.info, "data_source": task.data_source}

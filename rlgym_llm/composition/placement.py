@@ -11,7 +11,7 @@ from rlgym_llm.composition.component import ComponentConfig
 from rlgym_llm.scores import Component, ScoreCard
 from rlgym_llm.types import Rollout
 
-__all__ = ["token_rewards"]
+__all__ = ["step_ends", "token_rewards"]
 
 _ROUNDINGS = 2
 """The rest is rounded as it is added, and what that lost is added again."""
@@ -63,6 +63,31 @@ def token_rewards(
         so_far = (-value for tokens in rewards for value in tokens)
         rewards[last_turn][-1] += math.fsum((*total, *so_far))
     return tuple(tuple(tokens) for tokens in rewards)
+
+
+def step_ends(
+    rollout: Rollout, card: ScoreCard, components: Mapping[str, ComponentConfig]
+) -> tuple[tuple[bool, ...], ...]:
+    """The sampled tokens on which a step ends, turn by turn, whatever the step earned.
+
+    The tokens that hold the shares of `token_rewards`; the last sampled token too where a component
+    of weight is placed on it, the outcome being a step of its own. Errors as there.
+
+    Steps that end on the second and third token of four, and an answer: F, T, T, T.
+    """
+    ends = [[False] * turn.completion.num_tokens for turn in rollout.turns]
+    for name, component in card.components.items():
+        config = components[name]
+        if component.contribution is None or not component.weight:
+            continue
+        if config.placement == "last_token":
+            last_turn = max(t for t, tokens in enumerate(ends) if tokens)
+            ends[last_turn][-1] = True
+            continue
+        for _, char_end in _shares(component, config):
+            turn, token = _token_at(rollout, char_end, whole_turn=config.placement == "turn")
+            ends[turn][token] = True
+    return tuple(tuple(tokens) for tokens in ends)
 
 
 def _shares(component: Component, config: ComponentConfig) -> list[tuple[float, int]]:

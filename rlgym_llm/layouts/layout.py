@@ -72,9 +72,7 @@ def recognise(
     if name is not None and name not in get_args(LayoutName):
         raise UnknownNameError("layout", name, get_args(LayoutName))
     kind = name or _kind(first)
-    if kind in ("rollouts", "messages", "gsm8k_solutions") and not mapping.keys().isdisjoint(
-        _TEXTS
-    ):
+    if kind in _WITHOUT_COLUMNS and not mapping.keys().isdisjoint(_TEXTS):
         kind = "plain"  # whoever names the column of a text means it
     layout = _with_columns(kind, first, mapping, needs, path)
     return replace(layout, needs=frozenset(needs))

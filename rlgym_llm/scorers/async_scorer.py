@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from rlgym_llm.errors import RewardError, UserError
+from rlgym_llm.errors import RewardError, UserError, describe
 from rlgym_llm.hung_threads import MOST_HUNG
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.score import check_needs
@@ -25,7 +25,7 @@ from rlgym_llm.scorers.call import (
     split_calls,
     split_rows,
 )
-from rlgym_llm.scorers.failed_score import describe, failed_score
+from rlgym_llm.scorers.failed_score import failed_score
 from rlgym_llm.scorers.loop import LoopThread
 from rlgym_llm.scorers.read_score import read_score
 from rlgym_llm.scores import Score, ScoreStatus

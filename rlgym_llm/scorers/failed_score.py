@@ -1,4 +1,4 @@
-"""The score of a rollout that could not be scored, and the words of what went wrong."""
+"""The score of a rollout that could not be scored."""
 
 from __future__ import annotations
 
@@ -6,30 +6,9 @@ from rlgym_llm.scorers.call import BoundReward, Call
 from rlgym_llm.scores import Score, ScoreStatus
 from rlgym_llm.types import Rollout
 
-__all__ = ["describe", "error_text", "failed_score", "failed_scores", "one_line"]
+__all__ = ["error_text", "failed_score", "failed_scores"]
 
 _MAX_ERROR_CHARS = 500
-
-
-def describe(failure: BaseException) -> str:
-    r"""The failure on one line, whatever its own ``__str__`` does.
-
-    >>> describe(ValueError("no number\nin 'abc'")), describe(AssertionError())
-    ("ValueError: no number in 'abc'", 'AssertionError')
-    """
-    try:
-        text = one_line(failure)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        text = "(its message cannot be read)"
-    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
-
-
-def one_line(words: object) -> str:
-    """The text of anything, on one line that any file takes; raises what its ``__str__`` does."""
-    # Half a surrogate pair, which no encoding carries, is written as its escape.
-    return " ".join(str(words).split()).encode("utf-8", "backslashreplace").decode()
 
 
 def failed_scores(

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from rlgym_llm.errors import RewardError
+from rlgym_llm.errors import RewardError, describe
 from rlgym_llm.rewards import RewardContext
 from rlgym_llm.sandbox import LONGEST_S, Outcome, OutcomeStatus, Sandbox, WorkerStartError
 from rlgym_llm.scorers.call import (
@@ -23,7 +23,7 @@ from rlgym_llm.scorers.call import (
     split_calls,
     split_rows,
 )
-from rlgym_llm.scorers.failed_score import describe, failed_scores
+from rlgym_llm.scorers.failed_score import failed_scores
 from rlgym_llm.scorers.source import RewardSource, pack_reward
 from rlgym_llm.scorers.worker import read_scores, request, worker_argument
 from rlgym_llm.scores import Score, ScoreStatus

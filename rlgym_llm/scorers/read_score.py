@@ -10,9 +10,10 @@ from itertools import islice
 from numbers import Real
 from typing import Any
 
+from rlgym_llm.errors import describe, one_line
 from rlgym_llm.plain import json_data
 from rlgym_llm.scorers.call import BoundReward
-from rlgym_llm.scorers.failed_score import describe, error_text, failed_score, one_line
+from rlgym_llm.scorers.failed_score import error_text, failed_score
 from rlgym_llm.scores import FAILED, Score, ScoreStatus, StepScore
 from rlgym_llm.types import Rollout
 from rlgym_llm.unchecked import unchecked

@@ -2,13 +2,30 @@ from __future__ import annotations
 
 import pytest
 
-from rlgym_llm.aliases import ALIASES, OTHER_NAMES, UNSUPPORTED, unsupported_reason, without_alias
+from rlgym_llm.aliases import (
+    ALIASES,
+    OTHER_NAMES,
+    UNSUPPORTED,
+    VALUE_ALIASES,
+    unsupported_reason,
+    without_alias,
+    without_value_alias,
+)
 from rlgym_llm.config_keys import config_keys
 
 
 def test_every_alias_leads_to_a_key() -> None:
     assert set(ALIASES.values()) <= set(config_keys())
     assert set(OTHER_NAMES.values()) <= set(config_keys())
+
+
+def test_names_of_values_are_of_keys_and_lead_to_ours() -> None:
+    assert set(VALUE_ALIASES) <= set(config_keys())
+    for key, names in VALUE_ALIASES.items():
+        assert not set(names) & set(names.values())  # one step leads to ours
+        assert [without_value_alias(key, name) for name in names.values()] == [*names.values()]
+    assert without_value_alias("actor.policy_loss", "geo_mean") == "gmpo"
+    assert without_value_alias("trainer.logger", "vanilla") == "vanilla"
 
 
 def test_no_alias_hides_a_key() -> None:

@@ -63,3 +63,20 @@ def test_other_columns():
     check_coverage(config, [task(level=2)])
     with pytest.raises(DataError, match="level is 3, none of 1, 2"):
         check_coverage(config, [task(level=3)])
+
+
+def test_an_evaluation_goes_by_its_own_weights():
+    here = {"weight": 0, "eval_weight": 1, "when": {"data_source": "gsm8k"}}
+    there = {"eval_weight": 0, "when": {"data_source": "math"}}
+    config = read_rewards({"components": {"math": here, "exact_match": there}})
+    check_coverage(config, [task("math")])
+    check_coverage(config, [task("gsm8k")], evaluation=True)
+    with pytest.raises(DataError, match="data_source is 'gsm8k', none of 'math'"):
+        check_coverage(config, [task("gsm8k")])
+    with pytest.raises(DataError, match="data_source is 'math', none of 'gsm8k'"):
+        check_coverage(config, [task("math")], evaluation=True)
+
+
+def test_an_evaluation_that_weighs_nothing_asks_for_no_reward():
+    config = read_rewards({"components": {"math": {"eval_weight": 0}}})
+    check_coverage(config, [task("any")], evaluation=True)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rlgym_llm.composition.card import Term, compose
 from rlgym_llm.composition.component import ComponentConfig
-from rlgym_llm.composition.placement import token_rewards
+from rlgym_llm.composition.placement import step_ends, token_rewards
 from rlgym_llm.scores import Score, StepScore
 from rlgym_llm.types import Completion, Rollout, Task, Turn
 
@@ -171,3 +171,29 @@ def test_the_tokens_add_up_to_the_reward(shares, weight, other, placement, clip)
     flat = [value for turn in tokens for value in turn]
     # The last token rounds what it takes: half a unit in the last place of the largest number.
     assert abs(math.fsum(flat) - reward) <= 2**-52 * max(map(abs, flat))
+
+
+def ends_of(of: Rollout, scores: dict[str, Score], rules: dict[str, dict]):
+    components = {name: ComponentConfig(reward=name, **rule) for name, rule in rules.items()}
+    terms = {name: Term(weight=c.weight, gates=c.gate) for name, c in components.items()}
+    return step_ends(of, compose("r", scores, terms), components)
+
+
+def test_steps_end_where_their_shares_lie_whatever_they_earned():
+    prm = score("prm", 0.5, (0.0, 0, 2), (0.5, 2, 3))
+    rules = {"prm": {"placement": "step"}}
+    assert ends_of(rollout("abcd"), {"prm": prm}, rules) == ((False, True, True, False),)
+
+
+def test_the_outcome_is_a_step_of_its_own_even_where_it_is_0():
+    scores = {"prm": score("prm", 0.5, (0.5, 0, 2)), "right": score("right", 0.0)}
+    rules = {"prm": {"placement": "step"}, "right": {}}
+    assert ends_of(rollout("ab", "cd"), scores, rules) == ((False, True), (False, True))
+    metric = {"prm": {"placement": "step"}, "right": {"weight": 0.0}}
+    assert ends_of(rollout("ab", "cd"), scores, metric) == ((False, True), (False, False))
+
+
+def test_turns_end_on_their_last_token():
+    env = score("env", 1.0, (1.0, 0, 1), (0.0, 3, 4))
+    rules = {"env": {"placement": "turn"}}
+    assert ends_of(rollout("ab", "cd"), {"env": env}, rules) == ((False, True), (False, True))

@@ -94,8 +94,21 @@ class TestBuiltIn:
         assert brings["trainers"] == {
             Kind.COMMAND: ("eval", "rollout", "train"),
             Kind.GENERATOR: ("hf", "openai", "vllm"),
-            Kind.ADVANTAGE: ("grpo",),
-            Kind.POLICY_LOSS: ("ppo_clip",),
+            Kind.ADVANTAGE: (
+                "dr_grpo",
+                "gae",
+                "gdpo",
+                "gpg",
+                "grpo",
+                "grpo_step",
+                "maxrl",
+                "opo",
+                "reinforce_plus_plus",
+                "reinforce_plus_plus_baseline",
+                "remax",
+                "rloo",
+            ),
+            Kind.POLICY_LOSS: ("cispo", "dppo_tv", "gmpo", "gpg", "gspo", "ppo_clip", "sapo"),
         }
 
     def test_nothing_is_broken(self) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import time
+from dataclasses import replace
 
 import gymnasium
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from rlgym_llm.env import TextEnv, TurnOutcome
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.errors import GeneratorError, UserError
-from rlgym_llm.generate import SamplingParams
+from rlgym_llm.generate import GenerateRequest, SamplingParams
 from rlgym_llm.rollout import (
     EpisodeSpec,
     group_specs,
@@ -240,6 +241,19 @@ def test_a_prompt_that_is_too_long_truncates_without_a_request():
     assert [rollout.truncated for rollout in rollouts] == [False, True]
     assert rollouts[1].turns == ()
     assert rollouts[1].status is RolloutStatus.OK
+
+
+def test_a_scripted_line_ends_with_a_stop_string():
+    generator = ScriptedGenerator(["<answer>5</answer> and so on", "no end"])
+    params = SamplingParams(max_new_tokens=64, stop=("so", "</answer>"))
+    request = GenerateRequest(prompt_token_ids=(1,), params=params, seed=0)
+    stopped, whole = generator.generate([request, request])
+    assert stopped.text == "<answer>5</answer>"
+    assert stopped.num_tokens == len(stopped.text) == stopped.token_char_ends[-1]
+    assert stopped.finish_reason is FinishReason.STOP
+    assert (whole.text, whole.token_ids[-1]) == ("no end", ScriptedGenerator.END_TOKEN_ID)
+    [free] = ScriptedGenerator(["a b"]).generate([replace(request, params=PARAMS)])
+    assert free.text == "a b"
 
 
 def test_the_runner_may_allow_fewer_turns_than_the_environment():

@@ -1,13 +1,16 @@
 """Rollouts on disk: equal records back, strict JSON, and files that killed writers left."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlgym_llm.errors import DataError
+from rlgym_llm.errors import DataError, RlgymError
+from rlgym_llm.kept_sets import KeptSets
 from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
 from rlgym_llm.store import RolloutRecord, RolloutWriter, read_rollouts, write_rollouts
 from rlgym_llm.types import Completion, FinishReason, Message, Rollout, RolloutStatus, Task, Turn
@@ -198,6 +201,17 @@ def test_lines_that_name_the_kept_tokens_are_read_as_before(tmp_path):
     assert read_rollouts(path).records[0].rollout == rollout()
 
 
+def test_kept_sets_are_left_out(tmp_path):
+    path, bare = tmp_path / "rollouts.jsonl", rollout()
+    kept = KeptSets.uncut(bare.turns[0].completion.num_tokens)
+    completion = replace(bare.turns[0].completion, kept_token_ids=kept)
+    cut = replace(bare, turns=(replace(bare.turns[0], completion=completion), *bare.turns[1:]))
+    assert cut != bare
+    write_rollouts(path, [cut])
+    assert "kept_token_ids" not in path.read_text()
+    assert read_rollouts(path).records[0].rollout == bare
+
+
 def test_numpy_numbers_are_stored_as_numbers(tmp_path):
     path = tmp_path / "rollouts.jsonl"
     write_rollouts(path, [rollout(info={"x": np.float32(0.5), "n": np.int64(3)})])
@@ -207,6 +221,13 @@ def test_numpy_numbers_are_stored_as_numbers(tmp_path):
 def test_cards_must_belong_to_their_rollouts(tmp_path):
     with pytest.raises(ValueError, match="do not match"):
         write_rollouts(tmp_path / "r.jsonl", [rollout()], [])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_names_the_file():
+    with pytest.raises(RlgymError) as raised, RolloutWriter("/dev/full") as writer:
+        writer.write([rollout()])
+    assert str(raised.value) == "/dev/full: cannot be written: No space left on device"
 
 
 def test_a_torn_last_line_is_reported_and_mended(tmp_path):

@@ -7,9 +7,11 @@ import textwrap
 
 import pytest
 import torch
+import torch.nn.functional as F
 from rlgym_llm_trainers.model import Policy
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from rlgym_llm.config import parse_command
 from rlgym_llm.config_schema import TrainConfig
@@ -70,6 +72,23 @@ def make_policy(*, seed: int = 0, tied: bool = True, dtype: torch.dtype = torch.
 @pytest.fixture
 def policy() -> Policy:
     return make_policy()
+
+
+class ExactNorm(LlamaRMSNorm):
+    """The norm in the states' own precision: transformers' rounds to float32 inside."""
+
+    def forward(self, hidden_states):
+        shape = hidden_states.shape[-1:]
+        return F.rms_norm(hidden_states, shape, self.weight, self.variance_epsilon)
+
+
+@pytest.fixture
+def exact_policy(policy) -> Policy:
+    """The policy in float64 throughout, for what has to be equal beyond float32."""
+    for module in policy.model.double().modules():
+        if isinstance(module, LlamaRMSNorm):
+            module.__class__ = ExactNorm
+    return policy
 
 
 @pytest.fixture

@@ -4,19 +4,30 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlgym_llm_trainers.aggregate import LossAggMode, aggregate, count_tokens, masked
+from rlgym_llm_trainers.aggregate import (
+    LossAggMode,
+    aggregate,
+    count_tokens,
+    masked,
+    tokens_by_prompt,
+)
 
 VALUES = torch.tensor([[1.0, 2.0, 3.0], [5.0, 7.0, 11.0], [9.0, 9.0, 9.0]])
 MASK = torch.tensor([[True, True, True], [False, True, False], [False, False, False]])
 
 
-def bound(mode, mask, **options):
+def bound(mode, mask, groups=None, rows=slice(None), **options):
+    """The reduce of some rows of a step whose mask and prompts are given."""
     num_tokens, num_sequences = count_tokens(mask)
+    groups = groups or ["a", "a", "b", "c", "b", "c"][: len(mask)]
+    of_prompt = tokens_by_prompt(mask.sum(-1).tolist(), groups)
     return functools.partial(
         aggregate,
         mode=mode,
         num_tokens=num_tokens,
         num_sequences=num_sequences,
+        num_prompts=sum(count > 0 for count in of_prompt.values()),
+        prompt_tokens=torch.tensor([of_prompt[group] for group in groups])[rows],
         max_length=100,
         **options,
     )
@@ -29,11 +40,23 @@ def bound(mode, mask, **options):
         ("seq-mean-token-sum", (6 + 7) / 2),
         ("seq-mean-token-sum-norm", (6 + 7) / 2 / 100),
         ("seq-mean-token-mean", (2 + 7) / 2),
+        ("prompt-mean", (6 + 7) / 4),  # both trained sequences answer one prompt
     ],
 )
 def test_hand_computed_modes(mode, expected):
     # The third sequence has no trained token: it leaves numerator and denominator.
     assert bound(mode, MASK)(VALUES, MASK).item() == pytest.approx(expected)
+
+
+def test_prompt_mean_weighs_prompts_alike_and_the_tokens_within_one():
+    # Prompt a: (1 + 2 + 3) / 3 and the third sequence's 9s, 6 tokens; prompt b: 7.
+    mask = torch.tensor([[True] * 3, [False, True, False], [True] * 3])
+    loss = bound("prompt-mean", mask, ["a", "b", "a"])(VALUES, mask)
+    assert loss.item() == pytest.approx(((6 + 27) / 6 + 7) / 2)
+    # One sequence a prompt is the mean over sequences, one prompt the mean over tokens.
+    for groups, mode in ((["a", "b", "c"], "seq-mean-token-mean"), (["a"] * 3, "token-mean")):
+        alike = bound("prompt-mean", mask, groups)(VALUES, mask)
+        assert alike.item() == pytest.approx(bound(mode, mask)(VALUES, mask).item())
 
 
 def test_counts():
@@ -70,6 +93,18 @@ def test_a_step_without_tokens_has_loss_zero_on_the_graph():
     assert values.grad.tolist() == [[0.0] * 3] * 2
 
 
+@pytest.mark.parametrize("mode", list(LossAggMode))
+def test_two_ranks_average_to_the_whole_in_every_mode(mode):
+    groups = ["a", "b", "a"]
+    mask = torch.tensor([[True] * 3, [False, True, False], [True, False, True]])
+    whole = bound(mode, mask, groups)(VALUES, mask)
+    shares = [
+        bound(mode, mask, groups, rows, world_size=2)(VALUES[rows], mask[rows])
+        for rows in ([0], [1, 2])
+    ]
+    assert float(sum(shares)) / 2 == pytest.approx(whole.item())
+
+
 def test_ranks_scale_by_their_number_so_that_the_mean_is_the_global_mean():
     mask = torch.ones(1, 4, dtype=torch.bool)
     shares = [
@@ -83,6 +118,8 @@ def test_ranks_scale_by_their_number_so_that_the_mean_is_the_global_mean():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="batch-mean"):
         aggregate(VALUES, MASK, "batch-mean", num_tokens=4, num_sequences=2)
+    with pytest.raises(ValueError, match="prompt-mean needs num_prompts and prompt_tokens"):
+        aggregate(VALUES, MASK, "prompt-mean", num_tokens=4, num_sequences=2)
     with pytest.raises(ValueError, match="seq-mean-token-sum-norm needs max_length"):
         aggregate(VALUES, MASK, "seq-mean-token-sum-norm", num_tokens=4, num_sequences=2)
 
@@ -103,10 +140,9 @@ def batches(draw):
 @given(batches(), st.sampled_from(list(LossAggMode)))
 def test_loss_and_gradient_ignore_the_split_and_the_order(batch, mode):
     values, mask, order, micro_size = batch
-    reduce = bound(mode, mask)
 
     whole = values.clone().requires_grad_()
-    loss = reduce(whole, mask)
+    loss = bound(mode, mask)(whole, mask)
     loss.backward()
 
     parts = values.clone().requires_grad_()
@@ -114,6 +150,7 @@ def test_loss_and_gradient_ignore_the_split_and_the_order(batch, mode):
     for rows in order.split(micro_size):
         # A part is padded to its own longest row only, and further padding changes nothing.
         widened = torch.nn.functional.pad(parts[rows], (0, 2), value=float("nan"))
+        reduce = bound(mode, mask, rows=rows)
         share = reduce(widened, torch.nn.functional.pad(mask[rows], (0, 2)))
         share.backward()
         total += share.item()

@@ -9,7 +9,6 @@ from rlgym_llm_trainers.batch import (
     collate,
     sample_from_rollout,
     split_micro_batches,
-    with_advantage,
     with_stream,
 )
 
@@ -103,12 +102,16 @@ def test_collate_pads_on_the_right_by_length_not_by_value():
     assert batch.to("cpu").advantages is None
 
 
-def test_advantages_reach_sampled_tokens_alone():
-    found = with_advantage(sample([1, 2], [4, 5]), -0.5)
-    assert found.advantages == (0.0, 0.0, -0.5, -0.5)
-    batch = collate([found, with_advantage(sample([1], [4]), 1.5)], PAD)
-    assert batch.advantages.tolist() == [[0, 0, -0.5, -0.5], [0, 1.5, 0, 0]]
-    assert batch.advantages.dtype == torch.float32
+def test_every_optional_stream_reaches_the_batch():
+    names = ("advantages", "returns", "values", "old_logprobs", "ref_logprobs", "is_weights")
+    longer, shorter = sample([1, 2], [4, 5]), sample([1], [4])
+    for number, name in enumerate(names):
+        streams = ((0.0, 0.0, -0.5, float(number)), (0.0, 1.5))
+        pair = [replace(s, **{name: x}) for s, x in zip((longer, shorter), streams, strict=True)]
+        batch = collate(pair, PAD)
+        assert getattr(batch, name).tolist() == [[0, 0, -0.5, number], [0, 1.5, 0, 0]]
+        assert getattr(batch, name).dtype == torch.float32
+        assert all(getattr(batch, other) is None for other in names if other != name)
 
 
 def test_streams_come_back_from_tensors_exactly():

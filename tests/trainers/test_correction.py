@@ -215,7 +215,13 @@ def test_streams_of_another_shape_are_refused():
 def reducer(mask, mode="token-mean"):
     num_tokens, num_sequences = count_tokens(mask)
     return functools.partial(
-        aggregate, mode=mode, num_tokens=num_tokens, num_sequences=num_sequences, max_length=8
+        aggregate,
+        mode=mode,
+        num_tokens=num_tokens,
+        num_sequences=num_sequences,
+        num_prompts=1,  # all rows are siblings
+        prompt_tokens=torch.full((len(mask),), num_tokens),
+        max_length=8,
     )
 
 
@@ -230,6 +236,7 @@ def test_a_rejected_token_leaves_the_sum_and_stays_in_every_denominator():
         "seq-mean-token-sum": 14.5 / 2,
         "seq-mean-token-sum-norm": 14.5 / 2 / 8,
         "seq-mean-token-mean": (6.5 / 3 + 8) / 2,
+        "prompt-mean": 14.5 / 4,
     }.items():
         reduce = WeightedReduce(reducer(mask, mode), mask, weights)
         assert reduce(losses, kept).item() == pytest.approx(expected)

@@ -218,6 +218,8 @@ class TestScripted:
         [
             (["--temperature", "0.5"], "sampling.temperature: 1.0 -> 0.5"),
             (["--seed", "1"], "seed: 0 -> 1"),
+            (["--rollout.stop", '["####"]'], "sampling.stop: absent -> "),
+            (["--rollout.stop_token_ids", "[7]"], "sampling.stop_token_ids: absent -> "),
             (["--max-tasks", "5"], "tasks.count: 6 -> 5"),
             (["--env.kwargs.few_shot", "0"], "env.kwargs.few_shot: absent -> 0"),
             (["--reward", "math=0.5"], "rewards.components.format: {"),

@@ -41,6 +41,11 @@ def by(transport: str, num_workers: int, *flags: str):
         pytest.param(by("auto", 0), marks=pytest.mark.gpu(1), id="memory"),
         pytest.param(by("auto", 1), marks=pytest.mark.gpu(1), id="shared_memory"),
         pytest.param(
+            by("auto", 0, "--rollout.top_p", "0.5", "--rollout.temperature", "0.7"),
+            marks=pytest.mark.gpu(1),
+            id="kept sets",
+        ),
+        pytest.param(
             by("ipc", 1, "--rollout.workers.num_gpus", "0.5"),
             marks=pytest.mark.gpu(1),
             id="ipc",

@@ -16,7 +16,7 @@ PLUGIN = """
 
     from rlgym_llm import hookimpl, reward
     from rlgym_llm.specs import AdvantageSpec, GeneratorSpec, PolicyLossSpec, RewardSpec
-    from rlgym_llm_trainers.advantages import grpo_advantages
+    from rlgym_llm_trainers.advantages.groups import grpo
     from rlgym_llm.errors import WeightSyncError
     from rlgym_llm_trainers.hf_generator import HFGenerator
     from rlgym_llm_trainers.losses import ppo_clip_loss
@@ -41,9 +41,13 @@ PLUGIN = """
     def silent(completion):
         return None
 
-    def my_advantages(rewards, group_ids, **options):
+    def my_advantages(inputs, *, gamma=1.0, sharpness):
         calls["advantages"] += 1
-        return grpo_advantages(rewards, group_ids, **options)
+        calls["options"] = (gamma, sharpness)
+        return grpo(inputs, norm_adv_by_std_in_grpo=False)
+
+    def no_advantages(inputs):
+        return inputs.sequence_rewards
 
     def my_loss(inputs, **options):
         calls["losses"] += 1
@@ -83,6 +87,12 @@ PLUGIN = """
             "generator": [
                 GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar.from_config"),
                 GeneratorSpec(name="deaf", entry_point=f"{__name__}:Deaf.from_config"),
+            ],
+            "advantage": [
+                AdvantageSpec(name="none", entry_point=f"{__name__}:no_advantages"),
+                AdvantageSpec(
+                    name="critical", entry_point=f"{__name__}:my_advantages", needs_critic=True
+                ),
             ],
             "reward": [
                 RewardSpec(name="exiting", entry_point=f"{__name__}:exiting"),
@@ -137,13 +147,68 @@ def test_a_step_without_any_score_is_an_error_even_if_failures_are_tolerated(
 
 def test_advantages_losses_and_generators_of_others_train_by_name(tmp_path, plugin):
     flags = ["--algorithm.adv_estimator", "mine", "--actor.policy_loss", "mine"]
+    flags += ["--algorithm.gamma", "0.5", "--algorithm.adv_kwargs.sharpness", "3"]
     flags += ["--rollout.name", "mine", "--trainer.total_training_steps", "1"]
     assert run(tmp_path, plugin, *flags) == 0
     (module,) = [m for m in sys.modules.values() if getattr(m, "__file__", None) == plugin]
     assert module.calls["advantages"] == 1
+    assert module.calls["options"] == (0.5, 3)
     assert module.calls["losses"] >= 1
     # 2 prompts x 4 samples, and 2 validation problems after the last step.
     assert module.calls["generated"] == 10
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["mine"], "--algorithm.adv_kwargs.sharpness must be given"),
+        (["mine", "--algorithm.adv_kwargs.sharpnes", "1"], "did you mean 'sharpness'?"),
+        (
+            ["mine", "--algorithm.adv_kwargs.sharpness", "1", "--algorithm.lam", "0.5"],
+            "--algorithm.lam 0.5: has no effect on the estimator mine",
+        ),
+        (["critical"], "--algorithm.adv_estimator critical: needs a critic"),
+    ],
+)
+def test_options_of_an_estimator_are_checked_first(tmp_path, plugin, capsys, flags, says):
+    assert run(tmp_path, plugin, "--algorithm.adv_estimator", *flags) == 2
+    stderr = capsys.readouterr().err
+    assert says in stderr
+    assert stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["reinforce_plus_plus", "--algorithm.gamma", "0.9"],
+        [
+            *("grpo", "--rewards.aggregate", "normalize_then_sum", "--reward", "math"),
+            *("--reward", "dying", "--rewards.components.dying.options.alive_for", "100"),
+        ],
+    ],
+)
+def test_estimators_of_ours_train_by_name(tmp_path, plugin, flags):
+    steps = ["--trainer.total_training_steps", "1", "--data.val_max_samples", "1"]
+    assert run(tmp_path, plugin, "--algorithm.adv_estimator", *flags, *steps) == 0
+    row = json.loads((tmp_path / "out" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert row["actor/grad_norm"] > 0
+
+
+def test_an_adaptive_kl_coefficient_moves_with_the_kl_in_the_reward(tmp_path, plugin):
+    flags = ["--algorithm.use_kl_in_reward", "--algorithm.kl_ctrl.type", "adaptive"]
+    flags += ["--algorithm.kl_ctrl.kl_coef", "0.1", "--algorithm.kl_ctrl.horizon", "100"]
+    assert run(tmp_path, plugin, *flags, "--trainer.total_training_steps", "2") == 0
+    rows = [json.loads(r) for r in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    first, second = [r for r in rows if "actor/reward_kl_penalty" in r]
+    assert first["actor/reward_kl_penalty"] == pytest.approx(0.0, abs=1e-6)
+    assert first["actor/reward_kl_penalty_coeff"] == 0.1
+    # The policy is the reference, so its KL lies far below the target: 8 sequences of -.2 / 100.
+    assert second["actor/reward_kl_penalty_coeff"] == pytest.approx(0.1 * (1 - 0.2 * 8 / 100))
+
+
+def test_an_estimator_that_returns_no_advantages_is_named(tmp_path, plugin, capsys):
+    assert run(tmp_path, plugin, "--algorithm.adv_estimator", "none") == 2
+    assert "advantage estimator 'none' returned a ndarray" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,56 @@ def test_stop_token_ids_of_a_request(generator):
     assert done.finish_reason is FinishReason.STOP
 
 
+def test_a_stop_string_ends_a_row_with_the_token_that_completes_it(policy, generator):
+    asked = requests(generator, max_new_tokens=40)
+    free = generator.generate(asked)
+    texts = [policy.tokenizer.decode(done.token_ids) for done in free]
+    stop = (texts[0][8:11], texts[2][30:33])  # blanks stand between this tokenizer's characters
+    own = replace(asked[0].params, stop=stop)
+    mixed = [replace(request, params=own) for request in asked[:3]] + asked[3:]
+    for done, whole, request in zip(generator.generate(mixed), free, mixed, strict=True):
+        expected = next(
+            size
+            for size in range(1, whole.num_tokens + 1)
+            if size == whole.num_tokens
+            or any(
+                one in policy.tokenizer.decode(whole.token_ids[:size])
+                for one in request.params.stop
+            )
+        )
+        assert done.token_ids == whole.token_ids[:expected]
+        assert done.logprobs == pytest.approx(whole.logprobs[:expected], abs=1e-4)
+        assert done.version_spans == ((0, expected, 7),)
+        if expected < whole.num_tokens:
+            assert done.finish_reason is FinishReason.STOP
+            assert any(one in (done.raw_text or done.text) for one in stop)
+    lengths = [done.num_tokens for done in generator.generate(mixed)]
+    assert lengths[0] <= 6 < free[0].num_tokens
+    assert lengths[3] == free[3].num_tokens
+
+
+def test_special_tokens_without_a_role_stand_in_the_raw_text_too(policy, generator):
+    [turn] = policy.tokenizer.convert_tokens_to_ids(["<t>"])
+    assert turn not in policy.tokenizer.all_special_ids
+    [(text, raw)] = generator._detokenize([[20, turn, 21]])
+    assert "<t>" not in text
+    assert raw == policy.tokenizer.decode([20, turn, 21])
+
+
+def test_a_stop_string_at_the_last_token_of_the_budget_is_a_stop(policy, generator):
+    plain = requests(generator)[0]
+    text = policy.tokenizer.decode(generator.generate([plain])[0].token_ids[:3])
+    params = SamplingParams(max_new_tokens=3, stop=(text,))
+    [done] = generator.generate([replace(plain, params=params)])
+    assert (done.num_tokens, done.finish_reason) == (3, FinishReason.STOP)
+
+
+@pytest.mark.parametrize("stop", ["</answer>", ("a", "")])
+def test_stop_strings_that_are_none(stop):
+    with pytest.raises(ValueError, match="stop must be strings with something in them"):
+        SamplingParams(max_new_tokens=3, stop=stop)
+
+
 def test_top_k_one_is_greedy_with_log_prob_zero(generator):
     greedy = generator.generate(requests(generator, temperature=0.0))
     cut = generator.generate(requests(generator, top_k=1))

@@ -26,6 +26,17 @@ def test_hand_computed_estimators():
         assert values(cur, ref, kind) == pytest.approx(k3, abs=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["k3", "low_var_kl"])
+def test_straight_through_has_the_value_of_k3_and_the_gradient_of_k2(kind):
+    # Gaps of .5, -.6, 3 (beyond verl's clamp of 10) and 120 (beyond the clamp of 20).
+    cur = torch.tensor([-1.2, -0.3, -4.0, -121.0], dtype=torch.float64, requires_grad=True)
+    ref = torch.tensor([-0.7, -0.9, -1.0, -1.0], dtype=torch.float64)
+    straight = kl_penalty(cur, ref, f"{kind}+")
+    assert straight.tolist() == kl_penalty(cur, ref, kind).tolist()
+    straight.sum().backward()
+    assert cur.grad.tolist() == pytest.approx([-0.5, 0.6, -3.0, -120.0])  # cur - ref
+
+
 def test_low_var_kl_alone_clamps_its_output():
     # d = 3: e^3 - 4 = 16.0855, beyond verl's 10.
     assert values([-4.0], [-1.0], "k3") == pytest.approx([16.085537], abs=1e-4)
@@ -94,3 +105,18 @@ def test_the_flipped_sign_estimates_something_else():
     right, flipped = kl_penalty(cur, ref, "k3"), kl_penalty(ref, cur, "k3")
     assert float((cur.exp() * right).sum()) == pytest.approx(exact, abs=1e-12)
     assert abs(float((cur.exp() * flipped).sum()) - exact) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_right"),
+    [("k1", False), ("k2", True), ("k3", False), ("k3+", True), ("low_var_kl+", True)],
+)
+def test_which_loss_has_the_gradient_of_the_kl(kind, is_right):
+    logits = torch.tensor([0.5, 0.0, -0.5], dtype=torch.float64, requires_grad=True)
+    ref = torch.tensor([0.0, 0.3, 0.2], dtype=torch.float64).log_softmax(0)
+    cur = logits.log_softmax(0)
+    (exact,) = torch.autograd.grad((cur.exp() * (cur - ref)).sum(), logits, retain_graph=True)
+    # On samples of the policy itself, which a loss does not differentiate.
+    expectation = (cur.detach().exp() * kl_penalty(cur, ref, kind)).sum()
+    (found,) = torch.autograd.grad(expectation, logits)
+    assert torch.allclose(found, exact, rtol=0, atol=1e-12) == is_right

@@ -8,13 +8,17 @@ from dataclasses import replace
 
 import pytest
 import torch
+from rlgym_llm_trainers import rlgym_register
+from rlgym_llm_trainers.aggregate import LossAggMode
 from rlgym_llm_trainers.batch import TrainingSample, collate
 from rlgym_llm_trainers.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.losses import LossOutput, ppo_clip_loss
+from rlgym_llm_trainers.losses.binding import bind_policy_loss
 
 from rlgym_llm.config_schema import ActorConfig
 from rlgym_llm.errors import ConfigError, GeneratorError
+from rlgym_llm.specs import Kind
 
 LENGTHS = [(3, 5), (4, 2), (6, 9), (2, 1), (5, 7), (3, 3)]
 """Prompt and response lengths of the samples; three groups of two siblings."""
@@ -56,13 +60,17 @@ def make_samples(policy, *, temperature=1.0):
     return samples
 
 
+LOSSES = {spec.name: spec.load() for spec in rlgym_register(Kind.POLICY_LOSS)}
+
+
 def make_learner(
     policy, *, mini=3, micro=6, temperature=1.0, reference=None, policy_loss=ppo_clip_loss, **actor
 ):
+    config = ActorConfig.model_validate({"optim": {"lr": 1e-2}, **actor})
     return Learner(
         policy,
-        ActorConfig.model_validate({"optim": {"lr": 1e-2}, **actor}),
-        policy_loss=policy_loss,
+        config,
+        policy_loss=bind_policy_loss(policy_loss, config),
         mini_batch_prompts=mini,
         micro_batch_size=micro,
         reference_batch_size=2,
@@ -78,11 +86,9 @@ def weights(policy):
     return torch.cat([p.detach().flatten() for p in policy.model.parameters()])
 
 
-@pytest.mark.parametrize(
-    "mode", ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
-)
-def test_the_micro_batch_split_and_the_order_change_nothing(policy, mode):
-    policy.model.double()
+@pytest.mark.parametrize("mode", list(LossAggMode))
+def test_the_micro_batch_split_and_the_order_change_nothing(exact_policy, mode):
+    policy = exact_policy
     samples = make_samples(policy)
     results = []
     for micro, order in ((6, 1), (1, 1), (4, -1)):
@@ -94,6 +100,24 @@ def test_the_micro_batch_split_and_the_order_change_nothing(policy, mode):
         assert torch.allclose(after, results[0][0], atol=1e-9, rtol=0)
         assert loss == pytest.approx(results[0][1], abs=1e-9)
         assert norm == pytest.approx(results[0][2], rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_no_loss_is_changed_by_the_split_over_several_epochs(policy, loss):
+    policy.model.double()
+    samples = weighted(make_samples(policy), lambda i, t: (3 * i + t) % 4 / 2)
+    results = []
+    for micro, order in ((6, 1), (1, -1), (4, 1)):
+        twin = copy.deepcopy(policy)
+        options = {"loss_agg_mode": "prompt-mean", "optim": {"lr": 1e-3}, "ppo_epochs": 3}
+        learner = make_learner(twin, micro=micro, policy_loss=loss, **options)
+        metrics = learner.update(samples[::order], step=1)
+        assert metrics["actor/ppo_kl"] != 0  # the policy has moved away from its samples
+        results.append((weights(twin), metrics["actor/grad_norm"]))
+    assert not torch.equal(results[0][0], weights(policy))
+    for after, norm in results[1:]:
+        assert torch.allclose(after, results[0][0], atol=1e-9, rtol=0)
+        assert norm == pytest.approx(results[0][1], rel=1e-7)
 
 
 def test_on_policy_the_ratio_is_one_and_the_loss_is_minus_the_mean_advantage(policy):
@@ -248,11 +272,9 @@ def test_weights_multiply_the_token_losses_and_leave_the_denominator(policy):
     assert metrics["actor/pg_loss"] == pytest.approx(-total / 27, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "mode", ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
-)
-def test_with_weights_and_rejection_the_split_still_changes_nothing(policy, mode):
-    policy.model.double()
+@pytest.mark.parametrize("mode", list(LossAggMode))
+def test_with_weights_and_rejection_the_split_still_changes_nothing(exact_policy, mode):
+    policy = exact_policy
     samples = weighted(make_samples(policy), lambda i, t: (3 * i + t) % 4 / 2)
     reference = copy.deepcopy(policy.model).requires_grad_(False)
     options = {"loss_agg_mode": mode, "use_kl_loss": True, "entropy_coeff": 0.01}

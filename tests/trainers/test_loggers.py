@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from rlgym_llm_trainers.loggers import JsonlLogger, open_loggers
 
-from rlgym_llm.errors import UserError
+from rlgym_llm.errors import RlgymError, UserError
 
 
 def test_jsonl_is_flushed_step_by_step_with_sorted_keys(tmp_path):
@@ -26,6 +27,20 @@ def test_jsonl_refuses_nan_and_an_existing_file(tmp_path):
     logger.close()
     with pytest.raises(FileExistsError):
         JsonlLogger(tmp_path / "metrics.jsonl")
+
+
+def test_a_full_disk_names_the_file_and_closing_says_nothing_more(tmp_path, monkeypatch):
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("needs /dev/full")
+    path = tmp_path / "metrics.jsonl"
+    monkeypatch.setattr(Path, "open", lambda self, mode, **kwargs: open(full, "w", **kwargs))  # noqa: SIM115
+    logger = JsonlLogger(path)
+    with pytest.raises(RlgymError) as raised:
+        logger.log(0, {"a": 1.0})
+    assert str(raised.value) == f"{path}: cannot be written: No space left on device"
+    assert not isinstance(raised.value, UserError)
+    logger.close()
 
 
 def open_named(tmp_path, *names):

@@ -15,10 +15,17 @@ from rlgym_llm_trainers.metrics import finalize, merge
 NAN = float("nan")
 
 
-def reducer(mask, mode="token-mean"):
+def reducer(mask, mode="token-mean", rows=slice(None)):
+    """The reduce of some rows of a step, each the response to a prompt of its own."""
     num_tokens, num_sequences = count_tokens(mask)
     return functools.partial(
-        aggregate, mode=mode, num_tokens=num_tokens, num_sequences=num_sequences, max_length=50
+        aggregate,
+        mode=mode,
+        num_tokens=num_tokens,
+        num_sequences=num_sequences,
+        num_prompts=num_sequences,
+        prompt_tokens=mask.sum(-1)[rows],
+        max_length=50,
     )
 
 
@@ -152,7 +159,8 @@ def test_clamped_kl_tokens_are_counted():
     assert finalize(output.metrics)["actor/kl_clampfrac"] == 0.5
 
 
-def test_weighted_by_the_ratio_k3_has_the_value_and_gradient_of_the_kl():
+@pytest.mark.parametrize("kind", ["k3", "k3+"])
+def test_weighted_by_the_ratio_k3_has_the_value_and_gradient_of_the_kl(kind):
     old = torch.tensor([0.2, 0.2, -0.4], dtype=torch.float64).log_softmax(0)
     ref = torch.tensor([0.0, 0.3, 0.2], dtype=torch.float64).log_softmax(0)
     logits = torch.tensor([0.5, 0.0, -0.5], dtype=torch.float64, requires_grad=True)
@@ -166,7 +174,7 @@ def test_weighted_by_the_ratio_k3_has_the_value_and_gradient_of_the_kl():
 
     cur = logits.log_softmax(0)
     exact, exact_gradient = value_and_gradient((cur.exp() * (cur - ref)).sum())
-    options = {"mask": mask, "reduce": expectation}
+    options = {"mask": mask, "reduce": expectation, "kind": kind}
     weighted = kl_loss(cur[None], ref[None], old_logprobs=old[None], **options)
     value, gradient = value_and_gradient(weighted.loss)
     assert value == pytest.approx(exact, abs=1e-12)
@@ -280,9 +288,9 @@ def test_the_objective_ignores_micro_batches_order_and_padding(mode, lengths, mi
         "ref": noise(rows, width) - 1.5,
         "adv": noise(rows, width),
     }
-    reduce = reducer(streams["mask"], mode)
+    step = streams["mask"]
     whole = noise(rows, width, vocab).requires_grad_()
-    loss, bag = _objective(whole, streams, torch.arange(rows), width, reduce)
+    loss, bag = _objective(whole, streams, torch.arange(rows), width, reducer(step, mode))
     loss.backward()
 
     parts = whole.detach().clone().requires_grad_()
@@ -291,6 +299,7 @@ def test_the_objective_ignores_micro_batches_order_and_padding(mode, lengths, mi
     total, bags = 0.0, []
     for chunk in torch.tensor(order).split(micro):
         longest = max(lengths[i] for i in chunk.tolist())
+        reduce = reducer(step, mode, chunk)
         share, metrics = _objective(parts, streams, chunk, longest, reduce)
         share.backward()
         total += share.item()

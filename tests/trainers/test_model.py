@@ -10,6 +10,7 @@ from rlgym_llm_trainers.batch import TrainingSample, collate
 from rlgym_llm_trainers.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.model import load_policy, make_reference, pick_device, save_policy
+from rlgym_llm_trainers.token_side import load_token_side, read_model_config
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -103,6 +104,18 @@ def test_a_model_that_does_not_load_is_one_line_that_names_the_flag(policy, tmp_
     with pytest.raises(UserError, match=r"^--model .*model: ") as caught:
         load_policy(folder, device=CPU)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "load", [load_token_side, read_model_config, lambda name: load_policy(name, device=CPU)]
+)
+def test_a_model_that_only_the_hub_could_have_is_told_so_where_it_cannot_be_asked(
+    load, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^--model no-such: is no folder here, .*hub.*starter"):
+        load("no-such")
 
 
 def test_a_device_this_machine_lacks_is_one_line(monkeypatch):

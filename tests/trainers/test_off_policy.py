@@ -12,6 +12,7 @@ from rlgym_llm_trainers.batch import TrainingSample, collate
 from rlgym_llm_trainers.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner import Learner
 from rlgym_llm_trainers.losses import ppo_clip_loss
+from rlgym_llm_trainers.losses.binding import bind_policy_loss
 from rlgym_llm_trainers.off_policy import correct, correction_rules
 
 from rlgym_llm.config_schema import ActorConfig, RolloutCorrectionConfig
@@ -171,10 +172,11 @@ def test_a_sequence_is_weighed_and_rejected_whole():
 
 
 def make_learner(policy, *, mini=2, **actor):
+    config = ActorConfig.model_validate({"optim": {"lr": 1e-3}, **actor})
     return Learner(
         policy,
-        ActorConfig.model_validate({"optim": {"lr": 1e-3}, **actor}),
-        policy_loss=ppo_clip_loss,
+        config,
+        policy_loss=bind_policy_loss(ppo_clip_loss, config),
         mini_batch_prompts=mini,
         micro_batch_size=2,
         reference_batch_size=2,

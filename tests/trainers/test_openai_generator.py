@@ -214,6 +214,76 @@ def test_a_stop_id_of_the_request_ends_a_completion_and_stays(policy, server, ma
     assert not caplog.records
 
 
+class TestStopStrings:
+    STOP = ("</a>", "2b")
+
+    def test_they_are_asked_for_with_the_text_that_holds_them(self, policy, server, make):
+        server.answer = lambda sent, number: says(policy, "5")
+        make().generate([asked(policy, stop=self.STOP)])
+        assert server.requests[0]["stop"] == ["</a>", "2b"]
+        assert server.requests[0]["include_stop_str_in_output"] is True
+
+    def test_the_ids_of_a_server_are_taken_as_they_are(self, policy, server, make, caplog):
+        """Here </a> ends within what was sampled: the ids go on, the server's text does not."""
+        ids = policy.tokenizer("5</a>.")["input_ids"]
+        server.answer = lambda sent, number: says(
+            policy, "5</a>", token_ids=ids, stop_reason="</a>", logprobs=None
+        )
+        [completion] = make().generate([asked(policy, stop=self.STOP)])
+        assert completion.token_ids == tuple(ids)
+        assert completion.text == policy.tokenizer.decode(ids)
+        assert completion.finish_reason is FinishReason.STOP
+        assert not caplog.records
+
+    @pytest.mark.parametrize("shown", ["5", "5<eos>"])
+    def test_an_end_of_text_may_be_shown_as_well(self, policy, server, make, caplog, shown):
+        server.answer = lambda sent, number: says(policy, "5", text=shown)
+        [completion] = make().generate([asked(policy, stop=self.STOP)])
+        assert completion.text == "5"
+        assert completion.raw_text is None
+        assert completion.token_ids[-1] == policy.tokenizer.eos_token_id
+        assert not caplog.records
+
+    @pytest.mark.parametrize(
+        ("shown", "told"),
+        [("5</a>", "</a>"), ("5</a>", None), ("5", "</a>")],
+        ids=["shown-and-told", "shown", "told"],
+    )
+    def test_text_alone_gets_the_string_and_no_end(self, policy, server, make, shown, told):
+        server.answer = lambda sent, number: says(policy, shown, told=False, stop_reason=told)
+        [completion] = make().generate([asked(policy, stop=self.STOP)])
+        assert completion.text == "5</a>"
+        assert completion.token_ids == tuple(policy.tokenizer("5</a>")["input_ids"])
+
+    def test_text_alone_that_neither_shows_nor_tells_it(self, policy, server, make, caplog):
+        server.answer = lambda sent, number: says(policy, "5", told=False)
+        generator = make()
+        for _ in range(2):
+            [completion] = generator.generate([asked(policy, stop=self.STOP)])
+            assert completion.text == "5"
+            assert completion.token_ids[-1] == policy.tokenizer.eos_token_id
+        assert caplog.text.count("does not tell whether a stop string ended a completion") == 1
+
+    def test_a_server_need_not_know_how_to_show_them(self, policy, server, make):
+        def answer(sent: Any, number: int) -> Answer:
+            if "include_stop_str_in_output" in sent:
+                return 422, {"detail": "extra field: include_stop_str_in_output"}
+            return says(policy, "5", told=False, stop_reason="2b")
+
+        server.answer = answer
+        generator = make()
+        for _ in range(2):
+            [completion] = generator.generate([asked(policy, stop=self.STOP)])
+            assert completion.text == "52b"
+        assert len(server.requests) == 3
+
+    def test_a_text_that_was_cut_is_no_stop(self, policy, server, make):
+        server.answer = lambda sent, number: says(policy, "5", told=False, finish_reason="length")
+        [completion] = make().generate([asked(policy, stop=("5",))])
+        assert completion.finish_reason is FinishReason.LENGTH
+        assert completion.token_ids == tuple(policy.tokenizer("5")["input_ids"])
+
+
 def test_a_server_of_another_model_is_noticed(policy, server, make, caplog):
     server.answer = lambda sent, number: says(policy, "5", text="Paris")
     make().generate([asked(policy), asked(policy)])
@@ -452,6 +522,7 @@ class TestTheModelsName:
         ({"logprobs": {"token_logprobs": [-1.0, None]}}, "TypeError"),
         ({"logprobs": {"token_logprobs": [-1.0, float("nan")]}}, "not finite"),
         ({"logprobs": {"tokens": ["5", "."]}}, "token_logprobs"),
+        ({"logprobs": {"token_logprobs": [-1.0, 0.5]}}, "above 0: 0.5"),
         ({"token_ids": [5, -1]}, "no whole number"),
         ({"token_ids": ["5", "6"]}, "no whole number"),
         ({"token_ids": [5] * 9}, "9 token ids, and 8 were asked for"),
@@ -464,6 +535,13 @@ class TestTheModelsName:
 def test_a_reply_that_cannot_be_right_is_an_error(policy, server, make, changes, problem):
     server.answer = lambda sent, number: says(policy, "5", **changes)
     with pytest.raises(GeneratorError, match=f"answered out of shape: .*{problem}"):
+        make().generate([asked(policy)])
+
+
+def test_an_id_that_the_model_does_not_have_is_an_error(policy, server, make):
+    num_ids = policy.model.config.vocab_size
+    server.answer = lambda sent, number: says(policy, "5", token_ids=[5, num_ids])
+    with pytest.raises(GeneratorError, match=rf"the id {num_ids}, .*--model .*up to {num_ids - 1}"):
         make().generate([asked(policy)])
 
 
@@ -512,6 +590,7 @@ def test_eval_by_a_server_gives_what_eval_in_this_process_gives(server, tmp_path
             max_new_tokens=sent["max_tokens"],
             temperature=sent["temperature"],
             stop_token_ids=tuple(sent["stop_token_ids"]),
+            stop=tuple(sent["stop"]),
         )
         request = GenerateRequest(
             prompt_token_ids=tuple(sent["prompt"]), params=params, seed=sent["seed"]
@@ -524,6 +603,7 @@ def test_eval_by_a_server_gives_what_eval_in_this_process_gives(server, tmp_path
     server.answer = answer
     flags = ["--model", path, "--max-tasks", "4", "--trainer.num_threads", "1"]
     flags += ["--env.kwargs.source", "starter", "--data.max_response_length", "48"]
+    flags += ["--rollout.stop", '[" is 2"]']  # some of the answers
     flags += ["--rollout.max_num_seqs"]
     here, there = tmp_path / "here", tmp_path / "there"
     over_http = ["--rollout.name", "openai", "--rollout.server.base_url", server.url]

@@ -6,12 +6,14 @@ import fcntl
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -184,6 +186,17 @@ def records(file: Path):
     return by_sample
 
 
+@contextmanager
+def no_file_above(size: int):
+    """The system lets no file of this process grow further: the error of a full disk, nearly."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def summary(file: Path) -> dict:
     found = json.loads(file.with_suffix(".summary.json").read_text())
     del found["timing"]
@@ -306,6 +319,22 @@ class TestScripted:
         assert collect(file, *flags) == 0
         assert self.calls(tmp_path)[3:] == [8, 8]
         assert records(file) == before
+
+    def test_a_full_disk_names_the_file_and_the_same_command_goes_on(self, flags, file, capsys):
+        flags = [*flags, "--rollout.name", "batches", "--rollout.max_num_seqs", "9"]
+        assert collect(file, *flags) == 0
+        whole = file.read_bytes()
+        file.unlink()
+        capsys.readouterr()
+        with no_file_above(len(whole) // 2):
+            assert collect(file, *flags) == 1
+        *_, said = capsys.readouterr().err.splitlines()
+        assert said == (
+            f"rlgym rollout: {file}: cannot be written: File too large; "
+            f"{file} holds the rollouts before, and goes on"
+        )
+        assert collect(file, *flags) == 0
+        assert file.read_bytes() == whole
 
     def test_turns_of_a_batch_and_a_group_is_saved_before_the_others_end(self, tmp_path, file):
         plugin = tmp_path / "mine.py"

@@ -1,24 +1,37 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rlgym_llm_trainers.batch import TrainingSample
 from rlgym_llm_trainers.metrics import finalize
-from rlgym_llm_trainers.shaping import kl_metrics, penalized_rewards, token_rewards
+from rlgym_llm_trainers.shaping import kl_metrics, penalized, reward_kl
 
-MASK = torch.tensor([[False, True, False, True], [False, True, True, False]])
-KL = torch.tensor([[9.0, 0.1, 5.0, 0.2], [9.0, 0.4, 0.6, float("nan")]])
+MASK = np.array([[False, True, False, True], [False, True, True, False]])
+KL = np.array([[9.0, 0.1, 5.0, 0.2], [9.0, 0.4, 0.6, float("nan")]])
 
 
-def test_outcome_lands_on_the_last_sampled_token():
-    found = token_rewards(torch.tensor([1.0, -2.0]), MASK)
-    assert found.tolist() == [[0, 0, 0, 1], [0, 0, -2, 0]]
+def sample(**changes):
+    given = {
+        "token_ids": (1, 4, 5),
+        "loss_mask": (False, True, True),
+        "rollout_logprobs": (0.0, -0.1, -0.2),
+        "policy_versions": (-1, 3, 3),
+        "rollout_id": "r",
+        "group_id": "g",
+        "sample_index": 0,
+        "ref_logprobs": (9.0, -0.6, -0.5),
+    }
+    return TrainingSample(**given | changes)
 
 
 def test_kl_stays_on_its_own_tokens():
-    found = token_rewards(torch.tensor([1.0, 2.0]), MASK, kl=KL, kl_coef=0.5)
-    # 1 - .5 * .2 = .9 and 2 - .5 * .6 = 1.7 at the ends; what is masked is exactly 0.
-    expected = torch.tensor([[0.0, -0.05, 0.0, 0.9], [0.0, -0.2, 1.7, 0.0]])
-    assert torch.allclose(found, expected)
+    outcomes = np.array([[0.0, 0, 0, 1], [0, 0, 2, 0]])
+    found = penalized(outcomes, KL, MASK, kl_coef=0.5)
+    # 1 - .5 * .2 = .9 and 2 - .5 * .6 = 1.7 at the ends; what is masked stays 0.
+    assert found == pytest.approx(np.array([[0.0, -0.05, 0.0, 0.9], [0.0, -0.2, 1.7, 0.0]]))
     assert found[~MASK].tolist() == [0.0] * 4
 
 
@@ -27,48 +40,54 @@ def test_reward_assembly_of_a_group():
     # minus beta .1 * (kl sums [.3, 1.0, .4]) = [8.47, .9, 5.96].
     env, form, length = [8.0, 0.0, 8.0], [1.5, 1.5, 0.0], [100, 50, 200]
     scores = [e + f - 0.01 * n for e, f, n in zip(env, form, length, strict=True)]
-    mask = torch.cat([MASK, MASK[:1]])
-    kl = torch.cat([KL, 2 * KL[:1]])
-    kl[2, 1] = 0.0
-    found = penalized_rewards(scores, kl, mask, kl_coef=0.1)
-    assert found == pytest.approx([8.47, 0.9, 5.96], abs=1e-6)
+    mask = np.concatenate([MASK, MASK[:1]])
+    kl = np.concatenate([KL, [[9.0, 0.0, 5.0, 0.4]]])
+    outcomes = np.zeros(mask.shape)
+    outcomes[[0, 1, 2], [3, 2, 3]] = scores
+    found = penalized(outcomes, kl, mask, kl_coef=0.1)
+    assert found.sum(-1) == pytest.approx([8.47, 0.9, 5.96])
 
 
-def test_unscored_stays_unscored():
-    # 3 - (.4 + .6)
-    unscored, scored = penalized_rewards([None, 3.0], KL, MASK, kl_coef=1.0)
-    assert unscored is None
-    assert scored == pytest.approx(2.0)
-    with pytest.raises(ValueError, match="1 rewards but 2 sequences"):
-        penalized_rewards([1.0], KL, MASK, kl_coef=1.0)
+def test_the_kl_is_of_the_policy_before_the_update():
+    kl, mask = reward_kl([sample()], "k1")
+    assert mask.tolist() == [[False, True, True]]
+    assert kl.tolist() == [pytest.approx([0.0, 0.5, 0.3])]
+    # Where the generator was another policy, the learner's own log-probs count.
+    kl, _ = reward_kl([sample(old_logprobs=(0.0, -0.4, -0.4))], "k1")
+    assert kl.tolist() == [pytest.approx([0.0, 0.2, 0.1])]
 
 
-def test_a_row_without_sampled_tokens_is_refused():
-    with pytest.raises(ValueError, match="nowhere to put its reward"):
-        token_rewards(torch.tensor([1.0]), torch.zeros(1, 3, dtype=torch.bool))
+def test_shorter_samples_are_padded_on_the_right():
+    longer = replace(
+        sample(),
+        token_ids=(1, 4, 5, 6),
+        loss_mask=(False, True, False, True),
+        rollout_logprobs=(0.0, -0.1, 0.0, -0.2),
+        policy_versions=(-1, 3, -1, 3),
+        ref_logprobs=(0.0, -0.1, -50.0, -0.7),
+    )
+    kl, mask = reward_kl([sample(), longer], "k1")
+    assert kl.tolist() == [pytest.approx([0, 0.5, 0.3, 0]), pytest.approx([0, 0, 0, 0.5])]
+    assert mask.sum(-1).tolist() == [2, 2]
 
 
-def test_rewards_are_constants_of_the_loss():
-    kl = torch.ones(2, 4, requires_grad=True)
-    assert not token_rewards(torch.tensor([1.0, 2.0]), MASK, kl=kl, kl_coef=1.0).requires_grad
+def test_without_a_reference_it_is_refused():
+    with pytest.raises(ValueError, match="needs the reference's log-probs"):
+        reward_kl([sample(), sample(ref_logprobs=None)], "k1")
 
 
 def test_kl_metrics_are_over_sampled_tokens():
-    numbers = finalize(kl_metrics(KL, MASK, kl_coef=0.5))
+    numbers = finalize(kl_metrics(torch.tensor(KL), torch.tensor(MASK), kl_coef=0.5))
     assert numbers["actor/reward_kl_penalty"] == pytest.approx((0.1 + 0.2 + 0.4 + 0.6) / 4)
     assert numbers["actor/reward_kl_penalty_coeff"] == 0.5
 
 
 @given(st.data())
-def test_a_row_sums_to_its_sequence_reward(data):
-    rows, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 6))
-    draw_row = st.lists(st.booleans(), min_size=width, max_size=width).filter(any)
-    mask = torch.tensor([data.draw(draw_row) for _ in range(rows)])
-    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**16)))
-    kl = torch.randn(rows, width, dtype=torch.float64, generator=generator)
-    outcomes = torch.randn(rows, dtype=torch.float64, generator=generator)
+def test_a_row_sums_to_its_reward_less_its_kl(data):
+    width = data.draw(st.integers(1, 6))
+    mask = np.array([data.draw(st.lists(st.booleans(), min_size=width, max_size=width))])
+    numbers = st.lists(st.floats(-5, 5), min_size=width, max_size=width)
+    kl, rewards = np.array([data.draw(numbers)]), np.array([data.draw(numbers)])
     beta = data.draw(st.floats(0, 2))
-    sums = token_rewards(outcomes, mask, kl=kl, kl_coef=beta).sum(-1)
-    expected = penalized_rewards(outcomes.tolist(), kl, mask, kl_coef=beta)
-    assert sums.tolist() == pytest.approx(expected, abs=1e-12)
-    assert token_rewards(outcomes, mask).sum(-1).tolist() == outcomes.tolist()
+    found = penalized(rewards, kl, mask, kl_coef=beta)
+    assert found.sum() == pytest.approx(rewards.sum() - beta * kl[mask].sum(), abs=1e-9)

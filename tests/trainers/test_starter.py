@@ -6,11 +6,12 @@ import statistics
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from rlgym_llm_envs.prompts import SYSTEM_PROMPT
 from rlgym_llm_envs.starter_problems import starter_problem, starter_row
-from rlgym_llm_trainers.starter import starter_model_path, starter_recipe
+from rlgym_llm_trainers.starter import starter_model_path
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "build_starter.py"
 MARGIN = 0.2
@@ -27,6 +28,12 @@ def script() -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def starter_recipe() -> dict[str, Any]:
+    """What stands beside the starter model: its recipe, hashes and measured accuracies."""
+    record: dict[str, Any] = json.loads((starter_model_path() / "recipe.json").read_text("utf-8"))
+    return record
 
 
 def sha256(data: bytes) -> str:

@@ -178,6 +178,21 @@ def test_a_folder_in_use_is_refused_before_anything_is_touched(finished):
     assert (folder / "out" / "metrics.jsonl").read_bytes() == before
 
 
+def test_stop_strings_end_responses_of_training_and_validation(tmp_path):
+    dumps = tmp_path / "train", tmp_path / "val"
+    stop = "answer is"  # which the starter model says often, in tokens that end so
+    flags = ["--rollout.stop", f'["{stop}"]', "--trainer.test_freq=1"]
+    flags += [f"--trainer.rollout_data_dir={dumps[0]}", f"--trainer.validation_data_dir={dumps[1]}"]
+    done = run(tmp_path / "out", *flags)
+    assert done.returncode == 0, done.stderr
+    for files in dumps:
+        paths = sorted(files.glob("*.jsonl"))
+        texts = [record.rollout.text for path in paths for record in read_rollouts(path).records]
+        stopped = [text for text in texts if stop in text]
+        assert stopped
+        assert all(text.endswith(stop) for text in stopped)
+
+
 def test_val_only_trains_nothing_and_saves_no_model(tmp_path):
     done = run(tmp_path / "out", "--trainer.val_only")
     assert done.returncode == 0
@@ -219,9 +234,11 @@ BAD_INPUT = [
     (["--data.train", "absent.jsonl"], "absent.jsonl"),
     (["--model", "/no/such/folder"], "--model /no/such/folder: no such folder"),
     (["--actor.ppo_mini_batch_size", "3"], "--actor.ppo_mini_batch_size 3 does not divide"),
-    (["--rollout.top_p", "0.9"], "top_p"),
+    (["--rollout.top_p", "0"], "top_p"),
     (["--data.max_prompt_length", "4"], "at most 4 tokens"),
     (["--data.max_response_length", "100000"], "positions"),
+    (["--rollout.max_model_len", "5"], "positions, but --rollout.max_model_len is 5"),
+    (["--rollout.max_model_len", "100000"], "max_model_len 100000: the model"),
     (["--trainer.device", "cuda:7"], "--trainer.device cuda:7"),
     (["--config", "absent.yaml"], "absent.yaml"),
     (["--plugin", "absent.py"], "absent.py"),

@@ -56,16 +56,112 @@ _SPECS: dict[Kind, list[Spec]] = {
     Kind.ADVANTAGE: [
         AdvantageSpec(
             name="grpo",
-            entry_point="rlgym_llm_trainers.advantages:grpo_advantages",
+            entry_point="rlgym_llm_trainers.advantages.groups:grpo",
             description="reward minus the group's mean, over its standard deviation",
-        )
+            needs_groups=True,
+        ),
+        AdvantageSpec(
+            name="dr_grpo",
+            entry_point="rlgym_llm_trainers.advantages.groups:dr_grpo",
+            description="reward minus the group's mean",
+            needs_groups=True,
+        ),
+        AdvantageSpec(
+            name="grpo_step",
+            entry_point="rlgym_llm_trainers.advantages.steps:grpo_step",
+            description="GRPO over the steps of process rewards",
+            needs_groups=True,
+        ),
+        AdvantageSpec(
+            name="gdpo",
+            entry_point="rlgym_llm_trainers.advantages.gdpo:gdpo",
+            description="GRPO by reward component, then the weighted sum",
+            needs_groups=True,
+        ),
+        AdvantageSpec(
+            name="rloo",
+            entry_point="rlgym_llm_trainers.advantages.groups:rloo",
+            description="reward minus the mean of the other siblings",
+            needs_groups=True,
+        ),
+        AdvantageSpec(
+            name="opo",
+            entry_point="rlgym_llm_trainers.advantages.groups:opo",
+            description="reward minus the length-weighted mean of the group",
+            needs_groups=True,
+        ),
+        AdvantageSpec(
+            name="gpg",
+            entry_point="rlgym_llm_trainers.advantages.groups:gpg",
+            description="reward minus the group's mean, scaled by the share of groups that differ",
+            needs_groups=True,
+        ),
+        AdvantageSpec(
+            name="maxrl",
+            entry_point="rlgym_llm_trainers.advantages.groups:maxrl",
+            description="reward minus the group's mean, over that mean",
+            needs_groups=True,
+        ),
+        AdvantageSpec(
+            name="reinforce_plus_plus",
+            entry_point="rlgym_llm_trainers.advantages.reinforce:reinforce_plus_plus",
+            description="rewards from each token on, whitened over the batch",
+        ),
+        AdvantageSpec(
+            name="reinforce_plus_plus_baseline",
+            entry_point="rlgym_llm_trainers.advantages.reinforce:reinforce_plus_plus_baseline",
+            description="reward minus the group's mean, whitened over the batch",
+            needs_groups=True,
+        ),
+        AdvantageSpec(
+            name="remax",
+            entry_point="rlgym_llm_trainers.advantages.reinforce:remax",
+            description="reward minus that of the greedy sibling",
+            needs_baseline=True,
+        ),
+        AdvantageSpec(
+            name="gae",
+            entry_point="rlgym_llm_trainers.advantages.gae:gae",
+            description="generalised advantage estimation with a critic",
+            needs_critic=True,
+        ),
     ],
     Kind.POLICY_LOSS: [
         PolicyLossSpec(
             name="ppo_clip",
-            entry_point="rlgym_llm_trainers.losses:ppo_clip_loss",
-            description="PPO's clipped surrogate",
-        )
+            entry_point="rlgym_llm_trainers.losses.ppo_clip:ppo_clip_loss",
+            description="PPO's clipped surrogate, with dual clip",
+        ),
+        PolicyLossSpec(
+            name="gspo",
+            entry_point="rlgym_llm_trainers.losses.gspo:gspo_loss",
+            description="the clipped surrogate, with one ratio for a whole sequence",
+        ),
+        PolicyLossSpec(
+            name="gmpo",
+            entry_point="rlgym_llm_trainers.losses.gmpo:gmpo_loss",
+            description="the geometric mean of a sequence's clipped ratios",
+        ),
+        PolicyLossSpec(
+            name="cispo",
+            entry_point="rlgym_llm_trainers.losses.cispo:cispo_loss",
+            description="REINFORCE with a clipped importance weight",
+        ),
+        PolicyLossSpec(
+            name="sapo",
+            entry_point="rlgym_llm_trainers.losses.sapo:sapo_loss",
+            description="a soft gate on the ratio in the place of the clip",
+        ),
+        PolicyLossSpec(
+            name="gpg",
+            entry_point="rlgym_llm_trainers.losses.gpg:gpg_loss",
+            description="the plain policy gradient, without ratio",
+        ),
+        PolicyLossSpec(
+            name="dppo_tv",
+            entry_point="rlgym_llm_trainers.losses.dppo_tv:dppo_tv_loss",
+            description="a bound on the difference of probabilities in the place of the clip",
+        ),
     ],
 }
 

@@ -7,13 +7,13 @@ step was split, and nothing may divide by the number of accumulation steps again
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 import torch
 from torch import Tensor
 
-__all__ = ["LossAggMode", "Reduce", "aggregate", "count_tokens", "masked"]
+__all__ = ["LossAggMode", "Reduce", "aggregate", "count_tokens", "masked", "tokens_by_prompt"]
 
 Reduce = Callable[[Tensor, Tensor], Tensor]
 """(values [B, T], mask [B, T]) -> scalar; `aggregate` with all but its first two bound."""
@@ -30,6 +30,9 @@ class LossAggMode(StrEnum):
     """The same, divided by a constant ``max_length`` (Dr.GRPO)."""
     SEQ_MEAN_TOKEN_MEAN = "seq-mean-token-mean"
     """Mean over sequences of the token means: every sequence weighs the same."""
+    PROMPT_MEAN = "prompt-mean"
+    """Mean over prompts of the mean over all tokens of their responses: every prompt weighs the
+    same, and within one every token."""
 
 
 def aggregate(
@@ -40,6 +43,8 @@ def aggregate(
     num_tokens: int,
     num_sequences: int,
     max_length: int | None = None,
+    num_prompts: int | None = None,
+    prompt_tokens: Tensor | None = None,
     world_size: int = 1,
 ) -> Tensor:
     """This part's share of the step's loss, a scalar to call ``backward`` on.
@@ -51,10 +56,15 @@ def aggregate(
         num_tokens: unmasked tokens of the whole optimizer step, all ranks; see `count_tokens`.
         num_sequences: sequences of the whole step with at least one unmasked token.
         max_length: the constant L_max that ``seq-mean-token-sum-norm`` divides by.
+        num_prompts: prompts of the whole step with at least one unmasked token, which
+            ``prompt-mean`` divides by; see `tokens_by_prompt`.
+        prompt_tokens: [B], for each row the unmasked tokens of *all* responses to its prompt in the
+            whole step, wherever these are, for ``prompt-mean``; see `tokens_by_prompt`.
         world_size: ranks whose gradients are averaged afterwards, which the share undoes.
 
     Two sequences of token losses [1, 1] and [4]: token-mean 2, seq-mean-token-sum 3,
-    seq-mean-token-mean 2.5. Raises ValueError for an unknown mode.
+    seq-mean-token-mean 2.5; as responses to two prompts prompt-mean is 2.5, to one 2. Raises
+    ValueError for an unknown mode, and for one whose denominators are not given.
 
     >>> values = torch.tensor([[1.0, 1.0], [4.0, float("nan")]])
     >>> mask = torch.tensor([[True, True], [True, False]])
@@ -67,6 +77,11 @@ def aggregate(
     # A step without any trained token has loss 0 that still hangs on the graph.
     if mode is LossAggMode.TOKEN_MEAN:
         return sequence_sums.sum() / max(num_tokens, 1) * world_size
+    if mode is LossAggMode.PROMPT_MEAN:
+        if num_prompts is None or prompt_tokens is None:
+            raise ValueError(f"{mode} needs num_prompts and prompt_tokens")
+        per_prompt = sequence_sums / prompt_tokens.to(sequence_sums.device).clamp(min=1)
+        return per_prompt.sum() / max(num_prompts, 1) * world_size
     if mode is LossAggMode.SEQ_MEAN_TOKEN_MEAN:
         sequence_sums = sequence_sums / mask.sum(-1).clamp(min=1)
     elif mode is LossAggMode.SEQ_MEAN_TOKEN_SUM_NORM:
@@ -93,3 +108,17 @@ def count_tokens(mask: Tensor) -> tuple[int, int]:
     """
     per_sequence = mask.bool().sum(-1)
     return int(per_sequence.sum()), int((per_sequence > 0).sum())
+
+
+def tokens_by_prompt(num_tokens: Sequence[int], group_ids: Sequence[str]) -> dict[str, int]:
+    """Group id -> trained tokens of all its responses: the denominators of ``prompt-mean``.
+
+    Of all sequences of the optimizer step, on whatever rank; siblings share a group id.
+
+    >>> tokens_by_prompt([3, 1, 5, 0], ["a", "b", "a", "c"])
+    {'a': 8, 'b': 1, 'c': 0}
+    """
+    found: dict[str, int] = {}
+    for count, group in zip(num_tokens, group_ids, strict=True):
+        found[group] = found.get(group, 0) + count
+    return found

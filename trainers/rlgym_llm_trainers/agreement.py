@@ -51,5 +51,5 @@ def check_agreement(metrics: Mapping[str, float]) -> None:
     if apart > _LARGEST_PROBS_DIFF:
         raise GeneratorError(
             f"generator and learner disagree on the probability of sampled tokens by {apart:.2g} "
-            "on average; their weights, temperature or token ids differ"
+            "on average; their weights, temperature, kept sets or token ids differ"
         )

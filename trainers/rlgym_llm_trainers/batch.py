@@ -15,8 +15,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from rlgym_llm.errors import GeneratorError
+from rlgym_llm.kept_sets import KeptSets
 from rlgym_llm.types import Rollout
 from rlgym_llm_trainers.aggregate import count_tokens
+from rlgym_llm_trainers.kept_sets import KeptRows, fault_of, padded_kept_sets
 
 __all__ = [
     "CONTEXT_VERSION",
@@ -25,14 +28,13 @@ __all__ = [
     "collate",
     "sample_from_rollout",
     "split_micro_batches",
-    "with_advantage",
     "with_stream",
 ]
 
 CONTEXT_VERSION = -1
 """Policy version of tokens that no policy sampled: prompts and the environment's replies."""
 
-Stream = Literal["advantages", "old_logprobs", "ref_logprobs", "is_weights"]
+Stream = Literal["advantages", "returns", "values", "old_logprobs", "ref_logprobs", "is_weights"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +45,9 @@ class TrainingSample:
     ``loss_mask`` (False, False, True, True), ``rollout_logprobs`` (0, 0, -0.1, -0.2),
     ``policy_versions`` (-1, -1, 3, 3).
 
-    Raises ValueError where lengths differ, the first token is trained (nothing predicts it), or a
-    trained token has no finite log-prob or no version.
+    Raises ValueError where lengths differ, the first token is trained (nothing predicts it), a
+    trained token has no finite log-prob or no version, or a kept set is not of a trained token or
+    lacks it.
     """
 
     token_ids: tuple[int, ...]
@@ -58,12 +61,19 @@ class TrainingSample:
     group_id: str
     sample_index: int
     advantages: tuple[float, ...] | None = None
+    returns: tuple[float, ...] | None = None
+    """What a critic is trained towards."""
+    values: tuple[float, ...] | None = None
+    """Of the critic before the update: of the state in which each token was sampled."""
     old_logprobs: tuple[float, ...] | None = None
     """Of the policy before the first update; None where the generator's log-probs are those."""
     ref_logprobs: tuple[float, ...] | None = None
     """Of the reference policy."""
     is_weights: tuple[float, ...] | None = None
     """How many times each token's loss counts; 0 on what was rejected. None where all count 1."""
+    kept_sets: KeptSets | None = None
+    """What each token was sampled from and every log-prob of it is over; None where it was all
+    ids. Nothing is cut on context."""
 
     def __post_init__(self) -> None:
         length = len(self.token_ids)
@@ -71,7 +81,7 @@ class TrainingSample:
             raise ValueError(f"sample of rollout {self.rollout_id} has no tokens")
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, tuple) and len(value) != length:
+            if isinstance(value, tuple | KeptSets) and len(value) != length:
                 raise ValueError(
                     f"sample of rollout {self.rollout_id}: {length} token_ids but "
                     f"{len(value)} {field.name}"
@@ -91,6 +101,9 @@ class TrainingSample:
                 raise ValueError(
                     f"sample of rollout {self.rollout_id}: no version for trained token {t}"
                 )
+        fault = self.kept_sets and fault_of(self.kept_sets, self.token_ids, self.loss_mask)
+        if fault:
+            raise ValueError(f"sample of rollout {self.rollout_id}: {fault}")
 
     @property
     def num_tokens(self) -> int:
@@ -114,12 +127,23 @@ class Batch:
     rollout_logprobs: Tensor  # [B, T], float32
     policy_versions: Tensor  # [B, T], int64, `CONTEXT_VERSION` on context and padding
     advantages: Tensor | None = None  # [B, T], float32
+    returns: Tensor | None = None  # [B, T], float32
+    values: Tensor | None = None  # [B, T], float32
     old_logprobs: Tensor | None = None  # [B, T], float32
     ref_logprobs: Tensor | None = None  # [B, T], float32
     is_weights: Tensor | None = None  # [B, T], float32
+    kept_counts: Tensor | None = None  # [B, T], int64, sizes of the kept sets, 0 where uncut
+    kept_ids: Tensor | None = None  # [sum of kept_counts], int32, row after row
 
     @property
-    def kept_mask(self) -> Tensor:
+    def kept_rows(self) -> KeptRows | None:
+        """Kept sets of the N trained tokens, in the order of ``loss_mask``; None without any."""
+        if self.kept_counts is None or self.kept_ids is None:
+            return None
+        return KeptRows(self.kept_counts[self.loss_mask], self.kept_ids)
+
+    @property
+    def accepted_mask(self) -> Tensor:
         """The loss mask [B, T] without the tokens that were rejected, whose weight is 0."""
         if self.is_weights is None:
             return self.loss_mask
@@ -144,20 +168,31 @@ class Batch:
         return Batch(**moved)
 
 
-def sample_from_rollout(rollout: Rollout) -> TrainingSample:
+def sample_from_rollout(rollout: Rollout, *, is_cut: bool = False) -> TrainingSample:
     """The rollout's own token ids in order, mask 1 on what was sampled and 0 on what was read.
 
     Raises ValueError where a turn's completion has no log-probs, or its version spans do not
-    cover each token exactly once: what sampled a token is known, or it is not trained on.
+    cover each token exactly once: what sampled a token is known, or it is not trained on. For the
+    same reason GeneratorError where top-k or top-p was to cut (``is_cut``) and there are no kept
+    sets.
     """
     token_ids: list[int] = []
     loss_mask: list[bool] = []
     logprobs: list[float] = []
     versions: list[int] = []
+    kept_sets: list[KeptSets] = []
+    has_kept_sets = any(turn.completion.kept_token_ids is not None for turn in rollout.turns)
     for index, turn in enumerate(rollout.turns):
         completion = turn.completion
         if completion.logprobs is None:
             raise ValueError(f"rollout {rollout.id}, turn {index}: its generator gave no log-probs")
+        kept = completion.kept_token_ids
+        if is_cut and kept is None:
+            raise GeneratorError(
+                f"rollout {rollout.id}, turn {index}: its generator did not say which tokens top-k "
+                "and top-p left, so its log-probs cannot be compared; train with "
+                "--rollout.top_p 1 --rollout.top_k -1, or with --rollout.name hf"
+            )
         num_context = len(turn.new_prompt_token_ids)
         token_ids += [*turn.new_prompt_token_ids, *completion.token_ids]
         loss_mask += [False] * num_context + [True] * completion.num_tokens
@@ -171,22 +206,18 @@ def sample_from_rollout(rollout: Rollout) -> TrainingSample:
                 f"{completion.num_tokens} tokens"
             )
         versions += [CONTEXT_VERSION] * num_context + sampled
+        if has_kept_sets:
+            kept = KeptSets.uncut(completion.num_tokens) if kept is None else kept
+            kept_sets += [KeptSets.uncut(num_context), kept]
     return TrainingSample(
         token_ids=tuple(token_ids),
         loss_mask=tuple(loss_mask),
         rollout_logprobs=tuple(logprobs),
         policy_versions=tuple(versions),
+        kept_sets=KeptSets.join(kept_sets) if has_kept_sets else None,
         rollout_id=rollout.id,
         group_id=rollout.group_id,
         sample_index=rollout.sample_index,
-    )
-
-
-def with_advantage(sample: TrainingSample, advantage: float) -> TrainingSample:
-    """The sample with one advantage broadcast to its trained tokens, 0 elsewhere."""
-    return replace(
-        sample,
-        advantages=tuple(float(advantage) if is_on else 0.0 for is_on in sample.loss_mask),
     )
 
 
@@ -206,7 +237,8 @@ def with_stream(
 def collate(samples: Sequence[TrainingSample], pad_id: int) -> Batch:
     """Pads the samples on the right with ``pad_id``, which may be the id of a real token.
 
-    Streams that no sample has are None in the batch; ValueError where only some have one.
+    Streams that no sample has are None in the batch; ValueError where only some have one. Kept sets
+    may be of some samples alone: the others were sampled from all ids.
     """
     if not samples:
         raise ValueError("a batch needs at least one sample")
@@ -224,6 +256,7 @@ def collate(samples: Sequence[TrainingSample], pad_id: int) -> Batch:
             raise ValueError(f"only {num_having} of {len(samples)} samples have {name}")
         return column(name, 0.0, torch.float32) if num_having else None
 
+    kept_counts, kept_ids = padded_kept_sets([s.kept_sets for s in samples], lengths.tolist())
     return Batch(
         input_ids=column("token_ids", pad_id, torch.int64),
         attention_mask=is_real.long(),
@@ -232,9 +265,13 @@ def collate(samples: Sequence[TrainingSample], pad_id: int) -> Batch:
         rollout_logprobs=column("rollout_logprobs", 0.0, torch.float32),
         policy_versions=column("policy_versions", CONTEXT_VERSION, torch.int64),
         advantages=optional("advantages"),
+        returns=optional("returns"),
+        values=optional("values"),
         old_logprobs=optional("old_logprobs"),
         ref_logprobs=optional("ref_logprobs"),
         is_weights=optional("is_weights"),
+        kept_counts=kept_counts,
+        kept_ids=kept_ids,
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rlgym_llm_trainers.batch import Batch
-from rlgym_llm_trainers.logprobs import entropy_from_logits, hidden_to_logprobs, token_logprobs
+from rlgym_llm_trainers.forward import can_pack, forward_hidden
+from rlgym_llm_trainers.logprobs import hidden_to_logprobs
+from rlgym_llm_trainers.packing import layout_of
 
 __all__ = ["batch_logprobs", "is_plain_head"]
 
@@ -20,41 +23,43 @@ def batch_logprobs(
     temperature: float,
     with_entropy: bool = False,
     has_plain_head: bool = True,
+    share_prompts: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """Log-probs [B, T] of the batch's trained tokens, 0 elsewhere, and their entropies on request.
 
     ``out[:, t] = log p(token[t] | tokens before t)`` at the sampling temperature, in float32.
-    The head runs on the trained positions alone, in chunks, and computes its logits again in the
-    backward pass, entropies included: ask for those only where they are used. Where the model
-    has no plain head (`is_plain_head`) all its logits are computed.
+    The model runs without padding, and once over a prompt that several sequences share, where
+    `enable_packing` found that it can; the head runs on the trained positions alone, in chunks.
+    Entropies cost passes over the logits: ask for them only where they are used. Where the model
+    has no plain head (`is_plain_head`) it runs padded and all its logits are computed. Where the
+    batch has kept sets, log-probs and entropies are over those alone.
     """
-    inputs = {
-        "input_ids": batch.input_ids,
-        "attention_mask": batch.attention_mask,
-        "position_ids": batch.position_ids,
-        "use_cache": False,
-    }
-    if not has_plain_head:
-        logits = model(**inputs).logits
-        logprobs = token_logprobs(logits, batch.input_ids, temperature, mask=batch.loss_mask)
-        if not with_entropy:
-            return logprobs, None
-        is_trained = batch.loss_mask[:, 1:]
-        entropies = entropy_from_logits(logits[:, :-1][is_trained], temperature)
-        return logprobs, _scatter(entropies, is_trained)
-
-    head: Any = model.get_output_embeddings()  # type: ignore[operator]
-    hidden = model.base_model(**inputs).last_hidden_state  # type: ignore[operator]
-    is_trained = batch.loss_mask[:, 1:]
-    found, found_entropy = hidden_to_logprobs(
-        hidden[:, :-1][is_trained],
-        head.weight,
-        batch.input_ids[:, 1:][is_trained],
+    head: Any = model.get_output_embeddings() if has_plain_head else None  # type: ignore[operator]
+    if head is not None and can_pack(model):
+        is_read = F.pad(batch.loss_mask[:, 1:], (0, 1))
+        layout = layout_of(batch.input_ids, is_read, share_prompts=share_prompts)
+        states = forward_hidden(model, layout).index_select(0, layout.places)
+    else:
+        inputs = {
+            "input_ids": batch.input_ids,
+            "attention_mask": batch.attention_mask,
+            "position_ids": batch.position_ids,
+            "use_cache": False,
+        }
+        padded = (
+            model(**inputs).logits if head is None else model.base_model(**inputs).last_hidden_state  # type: ignore[operator]
+        )
+        states = padded[:, :-1][batch.loss_mask[:, 1:]]
+    found, entropy = hidden_to_logprobs(
+        states,
+        None if head is None else head.weight,
+        batch.input_ids[batch.loss_mask],
         temperature,
         with_entropy=with_entropy,
+        kept=batch.kept_rows,
     )
-    logprobs = _scatter(found, is_trained)
-    return logprobs, None if found_entropy is None else _scatter(found_entropy, is_trained)
+    is_trained = batch.loss_mask
+    return _scatter(found, is_trained), None if entropy is None else _scatter(entropy, is_trained)
 
 
 def is_plain_head(model: nn.Module) -> bool:
@@ -76,7 +81,5 @@ def is_plain_head(model: nn.Module) -> bool:
 
 
 def _scatter(values: Tensor, is_trained: Tensor) -> Tensor:
-    """Values [N] to their places in [B, T]; column 0 is never trained."""
-    out = values.new_zeros((is_trained.shape[0], is_trained.shape[1] + 1))
-    out[:, 1:][is_trained] = values
-    return out
+    """Values [N] to their places in [B, T], 0 elsewhere."""
+    return values.new_zeros(is_trained.shape).masked_scatter(is_trained, values)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rlgym_llm.errors import GeneratorError, UserError
+from rlgym_llm.errors import GeneratorError, UserError, one_line
 from rlgym_llm.generate import Tools
 from rlgym_llm.types import Message, Prompt
 from rlgym_llm_trainers.token_side import ModelText
@@ -108,7 +108,8 @@ def _apply(
     except Exception as error:  # a template is a program and raises what it likes
         roles = " ".join(message["role"] for message in messages)
         raise UserError(
-            f"--model {path}: its chat template fails on a conversation of {roles}: {_line(error)}"
+            f"--model {path}: its chat template fails on a conversation of {roles}: "
+            f"{one_line(error)}"
         ) from error
     return tuple(encoded["input_ids"])
 
@@ -130,7 +131,7 @@ def _behind_turn(tokenizer: Any, reply: Sequence[Message], path: str) -> tuple[s
                 messages, tokenize=False, add_generation_prompt=True
             )
         except Exception as error:  # a template is a program and raises what it likes
-            problem = _line(error)
+            problem = one_line(error)
             continue
         if sampled in rendered:
             return rendered[rendered.rfind(sampled) + len(sampled) :], "tool_calls" in turn
@@ -154,7 +155,3 @@ def _calls(reply: Sequence[Message], name: str) -> list[dict[str, Any]]:
         }
         for place, id_ in enumerate(ids)
     ]
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

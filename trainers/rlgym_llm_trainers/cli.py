@@ -6,10 +6,11 @@ import sys
 from collections.abc import Sequence
 
 from rlgym_llm.batch_arithmetic import describe, plan_batches
-from rlgym_llm.cli import guarded
-from rlgym_llm.config import format_config, over_file, parse_command
+from rlgym_llm.cli import INTERRUPTED, guarded
+from rlgym_llm.config import format_config, parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.plugins import Plugins
+from rlgym_llm_trainers.command_words import over_starter_run
 from rlgym_llm_trainers.starter import STARTER_DATA_SOURCE
 from rlgym_llm_trainers.torch_setup import set_up_torch
 
@@ -28,19 +29,19 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     # Past this line Gymnasium is needed, and in `_train` torch: --help waits for neither.
     from rlgym_llm.compose import RewardComposer
-    from rlgym_llm_trainers.environments import make_env, starter_kit_of, uses_starter_run
+    from rlgym_llm_trainers.environments import make_env
+    from rlgym_llm_trainers.estimator import load_estimator
     from rlgym_llm_trainers.run_rewards import check_scoring, rewards_of
 
-    plugins = Plugins.discover(command.config.plugins)
-    if uses_starter_run(command.config, plugins):
-        # The settings of the starter kit lie under whatever the command line says.
-        command = over_file(command, str(starter_kit_of(command.config, plugins).run))
+    command, plugins = over_starter_run(command)
     config = command.config
     if command.print_config:
         print(format_config(config, command.sources), end="")
     elif command.dry_run:
         env = make_env(config, plugins, role="train")
-        check_scoring(config, RewardComposer(rewards_of(config, env), plugins))
+        rewards = rewards_of(config, env)
+        load_estimator(config, rewards, plugins)
+        check_scoring(config, RewardComposer(rewards, plugins))
         tasks = env.tasks
         print(describe(plan_batches(config, num_prompts=len(tasks))))
     else:
@@ -66,7 +67,7 @@ def _train(config: TrainConfig, plugins: Plugins) -> int:
         make_run_folder(run, format_config(config))
         if (session.train_tasks or session.val_tasks)[0].data_source == STARTER_DATA_SOURCE:
             view.note(
-                "starter problems: generated word problems (rlgym/starter), not GSM8K; "
+                f"starter problems: generated word problems ({STARTER_DATA_SOURCE}), not GSM8K; "
                 "for GSM8K give --model and --data.train"
             )
         view.note(
@@ -89,7 +90,7 @@ def _train(config: TrainConfig, plugins: Plugins) -> int:
             session.close()
     title = f"{config.env.id}: scores on validation problems"
     report(result, run, shares=session.shares, title=title)
-    return 130 if result.was_interrupted else 0
+    return INTERRUPTED if result.was_interrupted else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What commands that sample without training make of the words of a training run's configuration.
+"""What commands make of the words of a training run's configuration.
 
-They read some of its keys. A configuration file is taken as it is; a flag that is not read is
-refused.
+Those that sample without training read some of its keys: a configuration file is taken as it is, a
+flag that is not read is refused.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from rlgym_llm.config import ParsedCommand, over_file
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.plugins import Plugins
 
-__all__ = ["SAMPLING_KEYS", "over_starter_run", "refuse_unread", "without_starter"]
+__all__ = ["SAMPLING_KEYS", "over_starter_run", "refuse_unread"]
 
-_STARTER = "starter"
 SAMPLING_KEYS = (
     "env",
     "model.path",
@@ -28,6 +27,8 @@ SAMPLING_KEYS = (
     "rollout.num_workers",
     "rollout.max_num_seqs",
     "rollout.max_model_len",
+    "rollout.stop",
+    "rollout.stop_token_ids",
     "rollout.tensor_model_parallel_size",
     "rollout.gpu_memory_utilization",
     "rollout.kv_cache_gib",
@@ -48,26 +49,14 @@ SAMPLING_KEYS = (
     "trainer.num_threads",
     "plugins",
 )
-"""Keys and sections that each of them reads: of model, generator and episodes."""
-
-
-def without_starter(words: Sequence[str]) -> list[str]:
-    """The words without ``--model starter``, which is what no model means.
-
-    >>> without_starter(["--model", "starter", "--seed", "1"])
-    ['--model.path=null', '--seed', '1']
-    """
-    kept = list(words)
-    for spelling in (["--model", _STARTER], [f"--model={_STARTER}"]):
-        size = len(spelling)
-        for place in reversed(range(len(kept) - size + 1)):
-            if kept[place : place + size] == spelling:
-                kept[place : place + size] = ["--model.path=null"]
-    return kept
+"""Keys and sections that each of these reads: of model, generator and episodes."""
 
 
 def over_starter_run(command: ParsedCommand) -> tuple[ParsedCommand, Plugins]:
-    """The command over the settings of the starter kit where they fit; and its plugins."""
+    """The command over the settings of the starter kit where they fit; and its plugins.
+
+    Whatever the words say lies over those settings.
+    """
     from rlgym_llm_trainers.environments import starter_kit_of, uses_starter_run  # Gymnasium
 
     plugins = Plugins.discover(command.config.plugins)

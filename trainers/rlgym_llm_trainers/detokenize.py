@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-__all__ = ["Detokenizer"]
+__all__ = ["Detokenizer", "special_ids"]
+
+
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """All ids that ``skip_special_tokens`` leaves out, those without a role of their own too."""
+    added = tokenizer.added_tokens_decoder
+    return frozenset(tokenizer.all_special_ids) | {id_ for id_ in added if added[id_].special}
 
 
 class Detokenizer:
@@ -14,7 +20,7 @@ class Detokenizer:
     def __init__(self, tokenizer: Any, eos_token_ids: Collection[int]) -> None:
         self._tokenizer = tokenizer
         self._eos_token_ids = frozenset(eos_token_ids)
-        self._special_ids = frozenset(tokenizer.all_special_ids)
+        self._special_ids = special_ids(tokenizer)
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> list[tuple[str, str | None]]:
         """For each row of ids its text without special tokens, and the raw text.

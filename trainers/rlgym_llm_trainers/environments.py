@@ -6,18 +6,18 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from rlgym_llm.call_signature import check_arguments, named_parameters
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.env import TextEnv
-from rlgym_llm.errors import ConfigError, UserError
+from rlgym_llm.errors import ConfigError, UserError, describe
 from rlgym_llm.mixture import MemberSettings, Mixture, read_members, validates
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.registry import find_env, make
 from rlgym_llm.single_turn import SingleTurnEnv
 from rlgym_llm.types import Prompt, Task
-from rlgym_llm_trainers.starter import StarterKit, starter_kit
+from rlgym_llm_trainers.starter import STARTER, StarterKit, starter_kit
 
 __all__ = [
     "Openings",
@@ -27,8 +27,6 @@ __all__ = [
     "uses_starter_problems",
     "uses_starter_run",
 ]
-
-_STARTER: Final = "starter"
 
 
 class Openings:
@@ -105,7 +103,7 @@ def make_env(config: TrainConfig, plugins: Plugins, *, role: Literal["train", "v
             raise ConfigError(f"--data.{role}: environment {config.env.id!r} reads no data file")
         kwargs["data"] = os.path.expanduser(data)
     elif uses_starter_problems(config, plugins):
-        kwargs["source"] = _STARTER
+        kwargs["source"] = STARTER
     try:
         env: Any
         if _is_mixture(config, plugins):
@@ -115,7 +113,7 @@ def make_env(config: TrainConfig, plugins: Plugins, *, role: Literal["train", "v
     except UserError:
         raise
     except Exception as error:  # a plugin's constructor raises what it likes
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        reason = describe(error)
         raise ConfigError(f"--env.kwargs: {config.env.id} does not take them: {reason}") from error
     if not isinstance(env, TextEnv):
         raise ConfigError(f"--env {config.env.id}: {type(env).__name__} is no TextEnv")
@@ -133,8 +131,8 @@ def has_validation_tasks(config: TrainConfig, plugins: Plugins) -> bool:
 
 def _names_nothing(config: TrainConfig) -> bool:
     """Whether neither a model nor data is named."""
-    source = config.env.kwargs.get("source", _STARTER)
-    return not (config.model.path or config.data.train or source != _STARTER)
+    source = config.env.kwargs.get("source", STARTER)
+    return not (config.model.path or config.data.train or source != STARTER)
 
 
 def _starter_name(config: TrainConfig, plugins: Plugins) -> str | None:
@@ -160,7 +158,7 @@ def _mixture(config: TrainConfig, plugins: Plugins, kwargs: Mapping[str, Any]) -
 def _starter(member: MemberSettings, plugins: Plugins) -> dict[str, Any]:
     names_data = {"source", "data", "tasks"} & {*member.kwargs, *(member.val_kwargs or ())}
     has_problems = not names_data and _has_starter_problems(member.id, plugins)
-    return {"source": _STARTER} if has_problems else {}
+    return {"source": STARTER} if has_problems else {}
 
 
 def _is_mixture(config: TrainConfig, plugins: Plugins) -> bool:
@@ -176,7 +174,7 @@ def _has_starter_problems(env_id: str, plugins: Plugins) -> bool:
         if "source" not in getattr(make_one, "__annotations__", {}):
             continue
         try:
-            return _STARTER in get_args(get_type_hints(make_one)["source"])
+            return STARTER in get_args(get_type_hints(make_one)["source"])
         except Exception:  # a type that is only known to type checkers
             return False
     return False

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from rlgym_llm.cli import FAILED, INTERRUPTED, CommandParser, guarded
+from rlgym_llm.cli import CommandParser, guarded
 from rlgym_llm.commands.number_flags import at_least_1, rising
 
 __all__ = ["eval_parser", "main"]
@@ -18,6 +18,7 @@ Everything else is a key of the configuration that evaluation reads, as in `rlgy
   --env.kwargs.NAME, --data.val, --data.max_prompt_length, --data.max_response_length,
   --rollout.name (the generator), --rollout.max_num_seqs (sequences sampled at once, which are a
   batch), --model.dtype, --trainer.device, --trainer.num_threads, --rewards.*
+The tasks are those of validation: an environment that has none of its own needs --data.val.
 `--model starter` is the model that ships with the package; without --data.val it is asked the
 starter problems.
 
@@ -86,10 +87,8 @@ def _run(argv: Sequence[str]) -> int:
         print(json.dumps(result.summary, indent=2))
     else:
         print(summary_text(result.summary))
-    print(f"saved in {result.folder}", file=sys.stderr)
-    if result.was_interrupted:
-        return INTERRUPTED
-    return FAILED if result.num_failed else 0
+    print(f"saved in {result.saved_in}", file=sys.stderr)
+    return result.exit_code
 
 
 if __name__ == "__main__":

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlgym_llm.compose import is_truncated
+from rlgym_llm.rewards import full_mark
 from rlgym_llm.scores import FAILED, CardStatus, Component, ScoreCard
 from rlgym_llm.types import Rollout, RolloutStatus
 from rlgym_llm.votes import vote
+from rlgym_llm_trainers.run_rewards import Accuracy
 
-__all__ = ["EvalRow", "eval_row"]
+__all__ = ["EvalRow", "Judge", "eval_row"]
+
+_MIXED = "accuracy"
+"""What judges any member of a mixture, in the rows and the summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,45 @@ class EvalRow:
     def has_failed(self) -> bool:
         """Whether the episode or one of its rewards failed."""
         return self.status is not RolloutStatus.OK or self.card_status is CardStatus.FAILED_REWARD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """What says right or wrong, by which rollouts become rows.
+
+    In a mixture, what judges a member counts as the one accuracy of all, by its full mark.
+    """
+
+    accuracy: Accuracy
+    ranges: Mapping[str, tuple[float, float]]
+    """Lowest and highest raw score of every component."""
+
+    @property
+    def name(self) -> str | None:
+        """The name under which rows hold it."""
+        return _MIXED if any(self.accuracy.by_env.values()) else self.accuracy.name
+
+    @property
+    def right_from(self) -> float:
+        """The raw score, under that name, from which an answer is right: the highest there is."""
+        return self._full_mark(self.name)
+
+    def row(self, rollout: Rollout, card: ScoreCard) -> EvalRow:
+        """The row of a rollout and its card."""
+        component = self.accuracy.component(rollout.task)
+        right_from = self._full_mark(component)
+        row = eval_row(rollout, card, accuracy=component, right_from=right_from)
+        if not self.accuracy.by_env:
+            return row
+        raw = row.raw.get(component) if component is not None else None
+        return replace(
+            row,
+            data_source=self.accuracy.source(rollout.task),
+            raw={**row.raw, _MIXED: None if raw is None else raw / right_from},
+        )
+
+    def _full_mark(self, component: str | None) -> float:
+        return full_mark(self.ranges.get(component or "", (0.0, 1.0)))
 
 
 def eval_row(

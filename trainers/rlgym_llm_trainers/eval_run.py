@@ -11,46 +11,36 @@ one that was not.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from contextlib import closing
 
-from rlgym_llm.errors import DataError, RlgymError, UserError
-from rlgym_llm.rewards import full_mark
-from rlgym_llm.rollout import EpisodeSpec, group_specs, run_episodes, stable_seed
-from rlgym_llm.scores import ScoreCard
-from rlgym_llm.types import Rollout, RolloutStatus
+from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.errors import RlgymError
+from rlgym_llm.rollout import EpisodeSpec, run_episodes, stable_seed
+from rlgym_llm.types import RolloutStatus
 from rlgym_llm_trainers.eval_folder import choose_eval_folder
-from rlgym_llm_trainers.eval_progress import open_progress
-from rlgym_llm_trainers.eval_rows import EvalRow, eval_row
-from rlgym_llm_trainers.eval_session import EvalSession, open_eval
+from rlgym_llm_trainers.eval_progress import AccuracySoFar
+from rlgym_llm_trainers.eval_rows import EvalRow, Judge
 from rlgym_llm_trainers.eval_settings import EvalSettings
 from rlgym_llm_trainers.eval_summary import summarize
-from rlgym_llm_trainers.interrupt import Interrupt, catch_interrupt
+from rlgym_llm_trainers.interrupt import Interrupt
+from rlgym_llm_trainers.preparation import validation_params
+from rlgym_llm_trainers.progress_bar import open_bar
 from rlgym_llm_trainers.rollout_files import RolloutFiles
+from rlgym_llm_trainers.sampling_session import SamplingPlan, SamplingSession, open_sampling
+from rlgym_llm_trainers.stored_run import (
+    Outcome,
+    note,
+    planned_specs,
+    resumable,
+    stored_records,
+)
 
-__all__ = ["EvalResult", "run_eval"]
-
-_MIXED = "accuracy"
-"""What judges any member of a mixture, in the rows and the summary."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalResult:
-    """How an evaluation ended."""
-
-    folder: Path
-    summary: dict[str, Any]
-    """What ``summary.json`` holds."""
-    num_failed: int
-    """Rollouts whose episode or one of whose rewards failed."""
-    was_interrupted: bool
+__all__ = ["run_eval"]
 
 
-def run_eval(settings: EvalSettings) -> EvalResult:
+def run_eval(settings: EvalSettings) -> Outcome:
     """Samples what is missing, saves it batch by batch, and summarizes all that is there.
 
     The first Ctrl-C ends it after the batch that is under way; a second one stops at once, and
@@ -58,63 +48,80 @@ def run_eval(settings: EvalSettings) -> EvalResult:
     """
     config = settings.config
     files = choose_eval_folder(settings.output, name=config.env.id)
-    session = open_eval(settings, _note)
-    try:
-        with files.claimed(session.fixed):
-            specs = group_specs(
-                session.tasks,
-                group_size=settings.num_samples,
-                seed=stable_seed(config.trainer.seed, "val"),
-            )
-            if settings.retry_errors and (num_dropped := files.drop_failed()):
-                _note(f"{num_dropped} failed rollouts are sampled again")
-            try:
-                with catch_interrupt("ending after this batch") as interrupt:
-                    rows = _sample(settings, session, files, specs, interrupt)
-            except RlgymError as error:
-                if not isinstance(error, UserError):
-                    error.add_note(
-                        f"{files.output} holds the rollouts before, and goes on from them"
-                    )
-                raise
-            summary = summarize(
-                [rows[spec.id] for spec in specs if spec.id in rows],
-                num_wanted=len(specs),
-                num_samples=settings.num_samples,
-                ks=settings.ks,
-                accuracy=_judge(session),
-                right_from=_right_from(session, _judge(session)),
-                totals=files.totals(),
-                about={"env": session.fixed["env"]["id"], "model": session.fixed["model"]["path"]},
-            )
-            files.write_summary(summary)
-    finally:
-        session.close()
+    session = open_sampling(_plan(settings), note)
+    with closing(session), files.claimed(session.fixed):
+        specs = planned_specs(
+            files,
+            session.tasks,
+            num_samples=settings.num_samples,
+            seed=stable_seed(config.trainer.seed, "val"),
+            retry_errors=settings.retry_errors,
+        )
+        assert session.composer is not None, "an evaluation is scored"
+        judge = Judge(accuracy=session.accuracy, ranges=session.composer.ranges)
+        goes_on = f"{files.output} holds the rollouts before, and goes on from them"
+        with resumable("ending after this batch", goes_on=goes_on) as interrupt:
+            rows = _sample(settings, session, judge, files, specs, interrupt)
+        summary = summarize(
+            [rows[spec.id] for spec in specs if spec.id in rows],
+            num_wanted=len(specs),
+            num_samples=settings.num_samples,
+            ks=settings.ks,
+            accuracy=judge.name,
+            right_from=judge.right_from,
+            totals=files.totals(),
+            about={"env": session.fixed["env"]["id"], "model": session.fixed["model"]["path"]},
+        )
+        files.write_summary(summary)
     is_whole = len(rows) == len(specs)
     if not is_whole:
-        _note(f"{len(rows)} of {len(specs)} rollouts are there; the same command again goes on")
-    return EvalResult(
-        folder=files.output,
+        note(f"{len(rows)} of {len(specs)} rollouts are there; the same command again goes on")
+    return Outcome(
+        saved_in=files.output,
         summary=summary,
         num_failed=sum(row.has_failed for row in rows.values()),
         was_interrupted=not is_whole,
     )
 
 
+def _plan(settings: EvalSettings) -> SamplingPlan:
+    return SamplingPlan(
+        config=_without_cut(settings.config),
+        plugins=settings.plugins,
+        split="val",
+        max_tasks=settings.config.data.val_max_samples,
+        num_samples=settings.num_samples,
+        params=validation_params(settings.config),
+        scores_for="evaluation",
+        samples_flag="--n",
+        without_split="give --data.val, or ask its training tasks by rlgym rollout --score",
+    )
+
+
+def _without_cut(config: TrainConfig) -> TrainConfig:
+    """Without the top-p and top-k of training: no engine has to tell what they left."""
+    rollout = config.rollout.model_copy(update={"top_p": 1.0, "top_k": -1})
+    return config.model_copy(update={"rollout": rollout})
+
+
 def _sample(
     settings: EvalSettings,
-    session: EvalSession,
+    session: SamplingSession,
+    judge: Judge,
     files: RolloutFiles,
     specs: Sequence[EpisodeSpec],
     interrupt: Interrupt,
 ) -> dict[str, EvalRow]:
     """Samples the specs that are not stored yet; the rows of all that are there in the end."""
+    assert session.composer is not None, "an evaluation is scored"
+    so_far = AccuracySoFar(judge.name)
     with files.writer() as writer:
-        rows = _stored_rows(session, files, specs)
-        if rows:
-            _note(f"{len(rows)} of {len(specs)} rollouts are there already")
-        with open_progress(len(specs), _judge(session)) as progress:
-            progress.advance(list(rows.values()))
+        rows: dict[str, EvalRow] = {}
+        for record in stored_records(files, specs, owner="this evaluation"):
+            assert record.card is not None, "checked when it was read"
+            rows[record.rollout.id] = judge.row(record.rollout, record.card)
+        with open_bar("rollouts", len(specs)) as bar:
+            bar.advance(len(rows), so_far.add(list(rows.values())))
             for batch in _batches(settings, specs):
                 missing = [place for place, spec in enumerate(batch) if spec.id not in rows]
                 if not missing:
@@ -142,9 +149,9 @@ def _sample(
                         "score_s": time.perf_counter() - sampled,
                     }
                 )
-                new = [_row(session, rollouts[i], cards[i]) for i in missing]
+                new = [judge.row(rollouts[i], cards[i]) for i in missing]
                 rows.update((row.rollout_id, row) for row in new)
-                progress.advance(new)
+                bar.advance(len(new), so_far.add(new))
                 if all(rollout.status is not RolloutStatus.OK for rollout in rollouts):
                     raise RlgymError(
                         f"not one of {len(rollouts)} episodes of a batch came to its end, for "
@@ -154,53 +161,9 @@ def _sample(
     return rows
 
 
-def _stored_rows(
-    session: EvalSession, files: RolloutFiles, specs: Sequence[EpisodeSpec]
-) -> dict[str, EvalRow]:
-    wanted = {spec.id for spec in specs}
-    rows: dict[str, EvalRow] = {}
-    for record in files.records():
-        rollout, card = record.rollout, record.card
-        if rollout.id not in wanted or rollout.id in rows:
-            what = "is stored twice" if rollout.id in rows else "is none of this evaluation's"
-            raise DataError(f"rollout {rollout.id} {what}", path=files.rollouts)
-        assert card is not None, "checked when it was read"
-        rows[rollout.id] = _row(session, rollout, card)
-    return rows
-
-
-def _row(session: EvalSession, rollout: Rollout, card: ScoreCard) -> EvalRow:
-    """In a mixture, what judges a member counts as the one accuracy of all, by its full mark."""
-    judge = session.accuracy.component(rollout.task)
-    right_from = _right_from(session, judge)
-    row = eval_row(rollout, card, accuracy=judge, right_from=right_from)
-    if not session.accuracy.by_env:
-        return row
-    raw = row.raw.get(judge) if judge is not None else None
-    return replace(
-        row,
-        data_source=session.accuracy.source(rollout.task),
-        raw={**row.raw, _MIXED: None if raw is None else raw / right_from},
-    )
-
-
-def _judge(session: EvalSession) -> str | None:
-    """The name under which rows hold what says right or wrong."""
-    return _MIXED if any(session.accuracy.by_env.values()) else session.accuracy.name
-
-
-def _right_from(session: EvalSession, judge: str | None) -> float:
-    """The raw accuracy score from which an answer is right: the highest there is."""
-    return full_mark(session.composer.ranges.get(judge or "", (0.0, 1.0)))
-
-
 def _batches(settings: EvalSettings, specs: Sequence[EpisodeSpec]) -> Iterator[list[EpisodeSpec]]:
     """As many whole tasks at once as ``rollout.max_num_seqs`` allows, and at least one."""
     num_tasks = max(1, settings.config.rollout.max_num_seqs // settings.num_samples)
     size = num_tasks * settings.num_samples
     for start in range(0, len(specs), size):
         yield list(specs[start : start + size])
-
-
-def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

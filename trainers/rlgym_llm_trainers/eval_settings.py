@@ -14,7 +14,6 @@ from rlgym_llm_trainers.command_words import (
     SAMPLING_KEYS,
     over_starter_run,
     refuse_unread,
-    without_starter,
 )
 
 __all__ = ["EvalSettings", "read_settings"]
@@ -53,9 +52,8 @@ def read_settings(given: argparse.Namespace, rest: Sequence[str]) -> EvalSetting
     A configuration file of a training run is taken as it is; a flag that evaluation does not read
     is refused. Raises ConfigError in one line.
     """
-    words = without_starter(rest)
-    command = parse_command(words)
-    command = parse_command([*words, *_own_words(given, command)])
+    command = parse_command(rest)
+    command = parse_command([*rest, *_own_words(given, command)])
     refuse_unread(command, _READ, prog="rlgym eval", instead=_INSTEAD)
     command, plugins = over_starter_run(command)
     num_samples = command.config.rollout.val_kwargs.n

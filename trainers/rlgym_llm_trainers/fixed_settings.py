@@ -13,6 +13,7 @@ from rlgym_llm.registry import find_env
 from rlgym_llm.reward_config import RewardsConfig, build_rewards
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.model import Policy, weights_digest
+from rlgym_llm_trainers.starter import STARTER
 from rlgym_llm_trainers.token_side import TokenSide
 
 __all__ = ["fixed_settings"]
@@ -34,13 +35,16 @@ def fixed_settings(
         for name in ("max_turns", "max_seconds")
         if (value := getattr(config.rollout, name)) is not None
     }
+    stops = {
+        name: list(value) for name in ("stop", "stop_token_ids") if (value := getattr(params, name))
+    }
     versions = None
     if rewards is not None:
         versions = {n: reward.version for n, reward in build_rewards(rewards, plugins).items()}
     return {
         "env": {"id": find_env(config.env.id, plugins).id, "kwargs": dict(config.env.kwargs)},
         "model": {
-            "path": config.model.path or "starter",
+            "path": config.model.path or STARTER,
             "dtype": config.model.dtype,
             "weights": _weights(config, policy),
         },
@@ -50,6 +54,7 @@ def fixed_settings(
             "temperature": params.temperature,
             "top_p": params.top_p,
             "top_k": params.top_k,
+            **stops,
             "max_prompt_length": config.data.max_prompt_length,
             "max_response_length": config.data.max_response_length,
         },

@@ -1,7 +1,7 @@
 """The GRPO loop (arXiv 2402.03300), readable top to bottom: ask, score, compare, learn.
 
-    tasks --collector--> rollouts --composer--> cards --grpo_advantages--> samples
-      ^                                                                    |
+    tasks --collector--> rollouts --composer--> cards --estimator--> samples
+      ^                                                              |
       +-- generator.sync(version + 1) <-- learner.update (mini-batches) <--+
 
 Where the generator follows every update at once (``rollout.max_staleness`` 0), the old log-probs
@@ -26,16 +26,23 @@ from rlgym_llm.store import write_rollouts
 from rlgym_llm.types import Rollout, RolloutGroup, RolloutStatus, Task
 from rlgym_llm_trainers.clock import Clock
 from rlgym_llm_trainers.collector import Collector
-from rlgym_llm_trainers.credit import samples_to_train, shape_rewards, with_advantages
-from rlgym_llm_trainers.gdpo import gdpo_advantages
+from rlgym_llm_trainers.credit import advantage_inputs, samples_to_train, with_advantages
+from rlgym_llm_trainers.health.sample_rules import mask_metrics
+from rlgym_llm_trainers.health.watch import Watch
 from rlgym_llm_trainers.interrupt import catch_interrupt
+from rlgym_llm_trainers.kl_controller import (
+    KlController,
+    make_kl_controller,
+    mean_sequence_kl,
+)
 from rlgym_llm_trainers.loggers import MetricLogger
-from rlgym_llm_trainers.metrics import finalize
+from rlgym_llm_trainers.metrics import finalize, finite
 from rlgym_llm_trainers.model import save_policy
 from rlgym_llm_trainers.off_policy import correct
-from rlgym_llm_trainers.rollout_metrics import finite, rollout_metrics
+from rlgym_llm_trainers.rollout_metrics import rollout_metrics
 from rlgym_llm_trainers.run_rewards import success
 from rlgym_llm_trainers.session import Session
+from rlgym_llm_trainers.shaping import kl_metrics, reward_kl
 from rlgym_llm_trainers.staleness import staleness_metrics
 from rlgym_llm_trainers.task_order import epoch_of
 from rlgym_llm_trainers.validate import Validation, validate
@@ -64,7 +71,9 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
     config, view = session.config, session.view
     first = last = None
     steps_done, has_learned = 0, False
+    kl_control = make_kl_controller(config.algorithm.kl_ctrl)
     total_steps = session.total_steps
+    watch = Watch(config)
     view.start(total_steps)
     with catch_interrupt() as interrupt, closing(_collector(session)) as collector:
         if session.val_tasks and (config.trainer.val_before_train or config.trainer.val_only):
@@ -74,8 +83,10 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
             for step in range(1, total_steps + 1):
                 if interrupt.is_set:
                     break
-                metrics = _train_step(session, collector, step)
+                metrics, kl_control = _train_step(session, collector, step, kl_control)
                 steps_done = step
+                checkup = watch.observe(step, metrics)
+                metrics |= checkup.metrics
                 if session.val_tasks and _is_validation_step(
                     step, config.trainer.test_freq, total_steps
                 ):
@@ -83,6 +94,10 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
                     metrics |= last.metrics
                 _log(session, loggers, step, metrics)
                 has_learned |= "actor/grad_norm" in metrics
+                for finding in checkup.news:
+                    view.note(f"health, step {step}: {finding.line}")
+                if checkup.fatal is not None:
+                    raise RlgymError(f"health, step {step}: {checkup.fatal.line}")
             if steps_done and not has_learned:
                 steps_done = 0  # nothing in the model is new
                 raise RlgymError(
@@ -101,8 +116,13 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
         )
 
 
-def _train_step(session: Session, collector: Collector, step: int) -> dict[str, float | None]:
-    """Samples one batch of groups, scores it, and learns from it; returns the step's metrics."""
+def _train_step(
+    session: Session, collector: Collector, step: int, kl_control: KlController
+) -> tuple[dict[str, float | None], KlController]:
+    """Samples one batch of groups, scores it, and learns from it.
+
+    Returns the step's metrics, and the coefficient of the KL in the reward for the next one.
+    """
     config, view, clock = session.config, session.view, Clock()
     assert session.sampler is not None, "a run that trains has tasks"
 
@@ -120,7 +140,7 @@ def _train_step(session: Session, collector: Collector, step: int) -> dict[str, 
     session.sampler.observe(step, collected.indices, _successes(session, tasks, cards))
 
     view.phase("learning")
-    samples = samples_to_train(rollouts, cards)
+    samples = samples_to_train(rollouts, cards, is_cut=config.rollout.is_cut)
     if session.learner.has_reference:
         with clock("ref"):
             samples = session.learner.add_reference(samples)
@@ -132,29 +152,35 @@ def _train_step(session: Session, collector: Collector, step: int) -> dict[str, 
             max_staleness=config.rollout.max_staleness,
         )
     with clock("adv"):
-        rewards, kl = shape_rewards(config.algorithm, cards, samples)
-        estimate = functools.partial(
-            session.estimate_advantages,
-            group_ids=[rollout.group_id for rollout in rollouts],
-            norm_by_std=config.algorithm.norm_adv_by_std_in_grpo,
+        kl, penalty, next_control = None, {}, kl_control
+        if config.algorithm.use_kl_in_reward and samples:
+            kl, mask = reward_kl(samples, config.algorithm.kl_penalty)
+            penalty = finalize(kl_metrics(kl, mask, kl_coef=kl_control.kl_coef))
+            next_control = kl_control.after(mean_sequence_kl(kl, mask), num_sequences=len(samples))
+        inputs = advantage_inputs(
+            rollouts,
+            cards,
+            samples,
+            session.train_composer.config.components,
+            kl=kl,
+            kl_coef=kl_control.kl_coef,
         )
-        advantages = estimate(rewards)
-        if session.train_composer.config.aggregate == "normalize_then_sum":
-            advantages = gdpo_advantages(cards, advantages, estimate)
+        advantages = session.estimate_advantages(inputs)
         samples = with_advantages(samples, rollouts, advantages)
     with clock("update_actor"):
         learned = session.learner.update(samples, step=step, version=version) if samples else {}
     synced = session.generator.sync(version + 1)
     encode = functools.partial(session.policy.tokenizer.encode, add_special_tokens=False)
 
-    return finite(
+    metrics = finite(
         {
-            **rollout_metrics(rollouts, cards, rewards, advantages, encode=encode),
+            **rollout_metrics(rollouts, cards, inputs, advantages, encode=encode),
             **scoring_metrics(cards),
             **session.sampler.metrics(),
             **collected.metrics,
             **staleness_metrics(rollouts, version),
-            **finalize(kl),
+            **mask_metrics(samples, rollouts),
+            **penalty,
             **corrected,
             **learned,
             **synced,
@@ -165,6 +191,7 @@ def _train_step(session: Session, collector: Collector, step: int) -> dict[str, 
             ),
         }
     )
+    return metrics, next_control
 
 
 def _collector(session: Session) -> Collector:

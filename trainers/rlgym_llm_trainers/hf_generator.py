@@ -17,8 +17,10 @@ from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion, FinishReason
 from rlgym_llm_trainers.chat import ChatEncoder
 from rlgym_llm_trainers.detokenize import Detokenizer
+from rlgym_llm_trainers.kept_sets import KeptSetsRecorder
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.sampling import draw_tokens, keep_top, row_noise
+from rlgym_llm_trainers.stop_strings import StopStrings
 
 __all__ = ["HFGenerator"]
 
@@ -30,8 +32,8 @@ class HFGenerator(ChatEncoder):
     """A `Generator` over the very model that is being trained, so its weights are never stale.
 
     Log-probs are the sampling distribution's own: ``log_softmax(logits / temperature)`` of the
-    model that sampled. Requests with the same prompt share one prefill. At most ``max_num_seqs``
-    sequences are sampled at once.
+    model that sampled, over the kept set where top-k or top-p cuts. Requests with the same prompt
+    share one prefill. At most ``max_num_seqs`` sequences are sampled at once.
     """
 
     def __init__(self, policy: Policy, *, max_num_seqs: int = 256, policy_version: int = 0) -> None:
@@ -40,6 +42,7 @@ class HFGenerator(ChatEncoder):
         self._max_num_seqs = max_num_seqs
         self._policy_version = policy_version
         self._detokenize = Detokenizer(policy.tokenizer, policy.eos_token_ids)
+        self._stop_strings = StopStrings(policy.tokenizer)
 
     has_own_weights: bool = False
 
@@ -81,6 +84,7 @@ class HFGenerator(ChatEncoder):
         logprobs = np.zeros((len(requests), longest), dtype=np.float64)
         lengths = np.zeros(len(requests), dtype=np.int64)
         has_stopped = np.zeros(len(requests), dtype=bool)
+        kept = KeptSetsRecorder(len(requests)) if _are_cut(requests) else None
 
         state, logits = self._prefill(requests)
         rows = np.arange(len(requests))  # which request each row of the batch belongs to
@@ -96,7 +100,11 @@ class HFGenerator(ChatEncoder):
             sampled[live, position] = ids[is_live]
             logprobs[live, position] = drawn_logprobs.cpu().numpy()[is_live]
             lengths[live] += 1
-            has_stopped[live] = self._is_end(ids[is_live], [requests[row] for row in live.tolist()])
+            if kept is not None:
+                kept.add(live, logits[torch.from_numpy(is_live).to(device)])
+            has_stopped[live] = self._is_end(
+                sampled[live, : position + 1], [requests[row] for row in live.tolist()]
+            )
             is_live = ~has_stopped[rows] & (lengths[rows] < budgets[rows])
             if not is_live.any():
                 break
@@ -116,6 +124,7 @@ class HFGenerator(ChatEncoder):
                 logprobs=tuple(logprobs[i, : lengths[i]].tolist()),
                 version_spans=((0, int(lengths[i]), self._policy_version),),
                 finish_reason=FinishReason.STOP if has_stopped[i] else FinishReason.LENGTH,
+                kept_token_ids=None if kept is None else kept.of(i),
             )
             for i in range(len(requests))
         ]
@@ -162,9 +171,15 @@ class HFGenerator(ChatEncoder):
         return logits
 
     def _is_end(self, ids: np.ndarray, requests: Sequence[GenerateRequest]) -> np.ndarray:
+        """Whether the last of each row's ids [B, T] ends it."""
         ends = self._policy.eos_token_ids
         return np.array(
-            [i in ends or i in r.params.stop_token_ids for i, r in zip(ids, requests, strict=True)],
+            [
+                row[-1] in ends
+                or row[-1] in request.params.stop_token_ids
+                or self._stop_strings.are_met(row, request.params.stop)
+                for row, request in zip(ids, requests, strict=True)
+            ],
             dtype=bool,
         )
 
@@ -183,11 +198,16 @@ class _DecodeState:
         self.next_position = self.next_position[rows]
 
 
+def _are_cut(requests: Sequence[GenerateRequest]) -> bool:
+    """Whether any asks for top-k or top-p."""
+    return any(request.params.top_k != -1 or request.params.top_p < 1 for request in requests)
+
+
 def _cut_tails(logits: Tensor, requests: Sequence[GenerateRequest]) -> Tensor:
     """Applies each row's top-k and top-p, at its temperature; most batches have none."""
-    cuts = {(r.params.top_k, r.params.top_p, r.params.temperature or 1.0) for r in requests}
-    if all(top_k == -1 and top_p == 1 for top_k, top_p, _ in cuts):
+    if not _are_cut(requests):
         return logits
+    cuts = {(r.params.top_k, r.params.top_p, r.params.temperature or 1.0) for r in requests}
     if len(cuts) > 1:
         raise GeneratorError("one batch asks for several settings of top_k, top_p or temperature")
     top_k, top_p, temperature = cuts.pop()

@@ -34,6 +34,19 @@ class KlKind(StrEnum):
     """exp(d) - d - 1: unbiased and never negative."""
     LOW_VAR_KL = "low_var_kl"
     """k3 whose value is clamped at 10 too, as verl does it."""
+    K3_PLUS = "k3+"
+    """Straight-through: the value of k3, the gradient of k2."""
+    LOW_VAR_KL_PLUS = "low_var_kl+"
+    """The value of low_var_kl, the gradient of k2."""
+
+    @property
+    def is_straight_through(self) -> bool:
+        """Whether its gradient is that of k2, which as a loss is that of KL(policy || reference).
+
+        Of samples of the policy itself; the gradient of k1 is 0 on average and that of k3 belongs
+        to another divergence (arXiv 2512.21852). In a reward all that counts is the value.
+        """
+        return self.value.endswith("+")
 
 
 def kl_penalty(logprobs: Tensor, ref_logprobs: Tensor, kind: KlKind | str = KlKind.K3) -> Tensor:
@@ -55,10 +68,15 @@ def kl_penalty(logprobs: Tensor, ref_logprobs: Tensor, kind: KlKind | str = KlKi
             return d.abs()
         case KlKind.K2 | KlKind.MSE:
             return 0.5 * d.square()
-    d = d.clamp(-LOG_RATIO_CLAMP, LOG_RATIO_CLAMP)
     # expm1, since exp(d) - 1 loses the digits of a small d; min=0 against its last rounding.
-    k3 = (torch.expm1(d) - d).clamp(min=0.0)
-    return k3.clamp(max=10.0) if kind is KlKind.LOW_VAR_KL else k3
+    near = d.clamp(-LOG_RATIO_CLAMP, LOG_RATIO_CLAMP)
+    k3 = (torch.expm1(near) - near).clamp(min=0.0)
+    if kind in (KlKind.LOW_VAR_KL, KlKind.LOW_VAR_KL_PLUS):
+        k3 = k3.clamp(max=10.0)
+    if not kind.is_straight_through:
+        return k3
+    k2 = 0.5 * d.square()
+    return k3.detach() + (k2 - k2.detach())  # the bracket is exactly 0
 
 
 def is_clamped(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rlgym_llm.config_schema import ActorConfig
 from rlgym_llm.errors import ConfigError
-from rlgym_llm_trainers.aggregate import Reduce, aggregate
+from rlgym_llm_trainers.aggregate import Reduce, aggregate, tokens_by_prompt
 from rlgym_llm_trainers.agreement import check_agreement, generator_agreement, sampled_entropy
 from rlgym_llm_trainers.batch import (
     Batch,
@@ -23,20 +23,15 @@ from rlgym_llm_trainers.batch import (
     with_stream,
 )
 from rlgym_llm_trainers.batch_logprobs import batch_logprobs, is_plain_head
-from rlgym_llm_trainers.losses import (
-    LossOutput,
-    PolicyLossInputs,
-    WeightedReduce,
-    entropy_loss,
-    kl_loss,
-)
+from rlgym_llm_trainers.forward import can_pack, enable_packing
+from rlgym_llm_trainers.losses import PolicyLossInputs, WeightedReduce, entropy_loss, kl_loss
+from rlgym_llm_trainers.losses.binding import PolicyLoss
 from rlgym_llm_trainers.metrics import Metric, finalize, merge, merge_steps
+from rlgym_llm_trainers.micro_batches import split_samples
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.schedule import lr_at
 
 __all__ = ["Learner"]
-
-PolicyLoss = Callable[..., LossOutput]
 
 
 class Learner:
@@ -79,6 +74,8 @@ class Learner:
         self._seed = seed
         self._reference = reference
         self._has_plain_head = is_plain_head(policy.model)
+        for model in filter(None, (policy.model, reference)):
+            enable_packing(model)
         optim = config.optim
         self._optimizer = torch.optim.AdamW(
             policy.model.parameters(),
@@ -86,6 +83,7 @@ class Learner:
             betas=optim.betas,
             eps=optim.eps,
             weight_decay=optim.weight_decay,
+            fused=True,
         )
 
     @property
@@ -112,7 +110,7 @@ class Learner:
     ) -> list[TrainingSample]:
         done: dict[str, TrainingSample] = {}
         with torch.no_grad():
-            for part in split_micro_batches(samples, self._reference_batch_size):
+            for part in self._split(samples, self._reference_batch_size):
                 batch = self._collate(part)
                 logprobs, _ = batch_logprobs(
                     model,
@@ -166,17 +164,23 @@ class Learner:
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         # Counted over the whole mini-batch: what a micro-batch contributes never depends on it.
+        num_tokens = [sample.num_trained_tokens for sample in samples]
+        of_prompt = tokens_by_prompt(num_tokens, [sample.group_id for sample in samples])
         reduce = partial(
             aggregate,
             mode=self._config.loss_agg_mode,
-            num_tokens=sum(sample.num_trained_tokens for sample in samples),
-            num_sequences=sum(sample.num_trained_tokens > 0 for sample in samples),
+            num_tokens=sum(num_tokens),
+            num_sequences=sum(count > 0 for count in num_tokens),
+            num_prompts=sum(count > 0 for count in of_prompt.values()),
             max_length=self._max_response_length,
         )
         self._optimizer.zero_grad(set_to_none=True)
         parts = []
-        for micro_batch in split_micro_batches(samples, self._micro_batch_size):
-            loss, metrics = self._loss(self._collate(micro_batch), reduce, version)
+        for micro_batch in self._split(samples, self._micro_batch_size):
+            rows = torch.tensor([of_prompt[sample.group_id] for sample in micro_batch])
+            loss, metrics = self._loss(
+                self._collate(micro_batch), partial(reduce, prompt_tokens=rows), version
+            )
             loss.backward()  # type: ignore[no-untyped-call]
             parts.append(metrics)
         metrics = merge(parts)
@@ -212,7 +216,7 @@ class Learner:
             with_entropy=config.entropy_coeff != 0,
             has_plain_head=self._has_plain_head,
         )
-        mask, policy_reduce = batch.kept_mask, reduce
+        mask, policy_reduce = batch.accepted_mask, reduce
         if batch.is_weights is not None:
             policy_reduce = WeightedReduce(reduce, batch.loss_mask, batch.is_weights)
             reduce = WeightedReduce(reduce, batch.loss_mask)
@@ -226,9 +230,6 @@ class Learner:
                 mask=mask,
             ),
             reduce=policy_reduce,
-            clip_low=config.clip_low,
-            clip_high=config.clip_high,
-            clip_c=config.clip_ratio_c,
         )
         if isinstance(policy_reduce, WeightedReduce) and not policy_reduce.was_used:
             raise ConfigError(
@@ -256,6 +257,14 @@ class Learner:
             loss = loss + config.kl_loss_coef * kl_term.loss
         metrics["actor/loss"] = Metric.sum(float(loss.detach()))
         return loss, metrics | generator_agreement(logprobs.detach(), batch, version)
+
+    def _split(
+        self, samples: Sequence[TrainingSample], max_sequences: int
+    ) -> list[list[TrainingSample]]:
+        """Siblings together where they share their prompt, else equal lengths to pad little."""
+        if self._has_plain_head and can_pack(self._policy.model):
+            return split_samples(samples, max_sequences=max_sequences)
+        return split_micro_batches(samples, max_sequences)
 
     def _collate(self, samples: Sequence[TrainingSample]) -> Batch:
         return collate(samples, self._policy.pad_token_id).to(self._policy.device)

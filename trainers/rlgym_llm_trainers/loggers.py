@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from rlgym_llm.errors import UserError
+from rlgym_llm.rows.writing import writing
 
 __all__ = [
     "JsonlLogger",
@@ -36,17 +38,21 @@ class JsonlLogger:
     """One JSON object a step, flushed at once: ``{"step": 3, "actor/pg_loss": -0.01, ...}``."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = path.open("x", encoding="utf-8")
 
     def log(self, step: int, metrics: Mapping[str, float | None]) -> None:
-        """Appends the line of ``step``."""
+        """Appends the line of ``step``. Raises RlgymError, with the file, on a full disk."""
         line = {"step": step, **{key: metrics[key] for key in sorted(metrics)}}
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
-        self._file.flush()
+        text = json.dumps(line, allow_nan=False) + "\n"
+        with writing(self._path):
+            self._file.write(text)
+            self._file.flush()
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        with suppress(OSError):  # `log` flushes, and has told what it could not write
+            self._file.close()
 
 
 class TensorBoardLogger:

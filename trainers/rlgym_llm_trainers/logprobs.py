@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+
+from rlgym_llm_trainers.head import chunked_head, scale_logits
+from rlgym_llm_trainers.kept_sets import KeptRows
 
 __all__ = ["entropy_from_logits", "hidden_to_logprobs", "token_logprobs"]
 
@@ -34,7 +36,9 @@ def token_logprobs(
     if mask is None:
         mask = torch.ones_like(token_ids, dtype=torch.bool)
     wanted = mask[:, 1:].bool()
-    found = _row_logprobs(_scaled(logits[:, :-1][wanted], temperature), token_ids[:, 1:][wanted])
+    found = _row_logprobs(
+        scale_logits(logits[:, :-1][wanted], temperature), token_ids[:, 1:][wanted]
+    )
     out = torch.zeros(token_ids.shape, dtype=found.dtype, device=found.device)
     out[:, 1:][wanted] = found
     return out
@@ -45,62 +49,46 @@ def entropy_from_logits(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
     Logits of -inf (tokens that top-k or top-p cut) add nothing. Four equal logits: log 4 = 1.386.
     """
-    return _row_entropy(_scaled(logits, temperature))
+    return _row_entropy(scale_logits(logits, temperature))
 
 
 def hidden_to_logprobs(
     hidden: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     targets: Tensor,
     temperature: float = 1.0,
     *,
     chunk_size: int = 1024,
     with_entropy: bool = False,
+    kept: KeptRows | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Log-probs [N] of ``targets`` (and entropies [N]) from the states before the head.
 
-    Only ``chunk_size`` rows of logits exist at a time, in the backward pass too, where each
-    chunk's logits are computed again; 16k tokens of a 152k vocabulary would take 10 GB at once.
+    Only ``chunk_size`` rows of logits exist at a time, in the backward pass too, where those of
+    all chunks but the last are computed again; 16k tokens of a 152k vocabulary would take 10 GB at
+    once.
 
     Args:
         hidden: [N, D], the state that predicts each target: position t - 1 for token t.
-        weight: [V, D] of the head.
+        weight: [V, D] of the head; None where ``hidden`` is [N, V], the logits themselves.
         targets: [N] token ids.
         temperature: above 0.
         chunk_size: rows at a time, the memory bound; it changes no result.
         with_entropy: whether to compute entropies; else None stands in their place.
+        kept: the kept sets of the N rows, which log-probs and entropies are then over; their mask
+            too exists a chunk at a time only.
     """
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
-    needs_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
-    logprobs: list[Tensor] = []
-    entropies: list[Tensor] = []
-    # At least one chunk, so that a rank without tokens still has a graph.
-    for start in range(0, max(len(hidden), 1), chunk_size):
-        part = slice(start, start + chunk_size)
-        args = (hidden[part], weight, targets[part], temperature, with_entropy)
-        if needs_grad:
-            found = checkpoint(_head_chunk, *args, use_reentrant=False, preserve_rng_state=False)
-        else:
-            found = _head_chunk(*args)
-        logprobs.append(found[0])
-        entropies.append(found[1])
-    return torch.cat(logprobs), torch.cat(entropies) if with_entropy else None
-
-
-def _head_chunk(
-    hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, with_entropy: bool
-) -> tuple[Tensor, Tensor]:
-    scaled = _scaled(hidden @ weight.T, temperature)
-    logprobs = _row_logprobs(scaled, targets)
-    return logprobs, _row_entropy(scaled) if with_entropy else logprobs.detach()
-
-
-def _scaled(logits: Tensor, temperature: float) -> Tensor:
-    if not temperature > 0:
-        raise ValueError(f"temperature must be above 0 to have log-probs, got {temperature}")
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    return logits if temperature == 1 else logits / temperature
+    return chunked_head(
+        hidden,
+        weight,
+        targets,
+        temperature,
+        chunk_size=chunk_size,
+        with_entropy=with_entropy,
+        kept=kept,
+    )
 
 
 def _row_logprobs(scaled: Tensor, targets: Tensor) -> Tensor:

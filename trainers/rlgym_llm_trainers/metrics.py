@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = ["Metric", "MetricKind", "finalize", "length_metrics", "merge", "merge_steps"]
+import numpy as np
+
+__all__ = [
+    "Metric",
+    "MetricKind",
+    "finalize",
+    "finite",
+    "length_metrics",
+    "merge",
+    "merge_steps",
+    "summary",
+]
 
 
 class MetricKind(StrEnum):
@@ -17,6 +28,8 @@ class MetricKind(StrEnum):
     SUM = "sum"
     MAX = "max"
     MIN = "min"
+    EXPLAINED_VARIANCE = "explained_variance"
+    """By their moments; see `losses.value.ExplainedVariance`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +134,30 @@ def length_metrics(
         f"{name}/max": Metric.max(lengths),
         f"{name}/min": Metric.min(lengths),
         f"{name}/clip_ratio": Metric.mean(sum(truncated), len(truncated)),
+    }
+
+
+def summary(name: str, values: Sequence[float | None]) -> dict[str, float]:
+    """``<name>/{mean,max,min}`` of the values that are there; NaN where none is.
+
+    >>> summary("critic/score", [1.0, None, 0.0])
+    {'critic/score/mean': 0.5, 'critic/score/max': 1.0, 'critic/score/min': 0.0}
+    """
+    found = np.array([value for value in values if value is not None], dtype=np.float64)
+    if not found.size:
+        return dict.fromkeys((f"{name}/mean", f"{name}/max", f"{name}/min"), math.nan)
+    return {
+        f"{name}/mean": float(found.mean()),
+        f"{name}/max": float(found.max()),
+        f"{name}/min": float(found.min()),
+    }
+
+
+def finite(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The metrics with NaN and infinity as None, which JSON can say and a logger can skip."""
+    return {
+        key: value if value is not None and math.isfinite(value) else None
+        for key, value in metrics.items()
     }
 
 

@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 from rlgym_llm.errors import ConfigError, RlgymError, UserError
 from rlgym_llm.quiet_hub import quiet_hub
-from rlgym_llm_trainers.token_side import eos_ids
+from rlgym_llm_trainers.token_side import eos_ids, load_failure
 
 __all__ = [
     "Policy",
@@ -54,6 +54,12 @@ class Policy:
     def num_parameters(self) -> int:
         """Number of weights, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
+    def num_ids(self) -> int:
+        """How many token ids the model has, some of which its tokenizer may not know."""
+        embeddings: Any = self.model.get_input_embeddings()
+        return int(embeddings.num_embeddings)
 
     @property
     def max_positions(self) -> int | None:
@@ -110,8 +116,7 @@ def load_policy(
                 ignore_mismatched_sizes=True,  # they are refused below, by name
             )
     except Exception as error:  # the loaders raise anything from KeyError to safetensors' own
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise UserError(f"--model {path}: does not load: {reason}") from error
+        raise load_failure(path, error, "does not load") from error
     if absent := sorted([*loading["missing_keys"], *map(str, loading["mismatched_keys"])]):
         raise UserError(
             f"--model {path}: {len(absent)} weights are missing or of another shape, such as "

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Sequence
 
 from rlgym_llm.config_schema import TrainConfig
-from rlgym_llm.errors import WeightSyncError
+from rlgym_llm.errors import GeneratorError, WeightSyncError
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.http_endpoint import run
 from rlgym_llm.types import Completion, FinishReason
 from rlgym_llm_trainers.chat import ChatEncoder
+from rlgym_llm_trainers.detokenize import special_ids
 from rlgym_llm_trainers.openai_server import OpenAIServer, Sampled
 from rlgym_llm_trainers.token_side import ModelText
 
@@ -42,7 +43,7 @@ class OpenAIGenerator(ChatEncoder):
         super().__init__(model)
         self._model = model
         self._server = server
-        self._special_ids = frozenset(model.tokenizer.all_special_ids)
+        self._special_ids = special_ids(model.tokenizer)
         self._said: set[str] = set()
 
     @classmethod
@@ -75,7 +76,7 @@ class OpenAIGenerator(ChatEncoder):
             stop_token_ids=self._model.eos_token_ids,
             wants_logprobs=params.temperature == 1 and params.top_p == 1 and params.top_k == -1,
         )
-        return self._completion(sampled)
+        return self._completion(sampled, has_stop=bool(params.stop))
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         """One completion per request, in order, asked for side by side. Raises as `sample` does."""
@@ -97,17 +98,21 @@ class OpenAIGenerator(ChatEncoder):
             for task in tasks:
                 task.cancel()
 
-    def _completion(self, sampled: Sampled) -> Completion:
+    def _completion(self, sampled: Sampled, *, has_stop: bool) -> Completion:
         ids = sampled.token_ids
+        self._check_ids(ids or ())
         if ids is None:
-            ids = self._encoded(sampled)
+            ids = self._encoded(sampled, has_stop=has_stop)
         is_closed = bool(ids) and ids[-1] in self._model.eos_token_ids
         body = list(ids[:-1] if is_closed else ids)
         raw = sampled.text
+        if is_closed:  # a server that shows stop strings may show the closing token too
+            raw = raw.removesuffix(self._model.tokenizer.decode(list(ids[-1:])))
         if sampled.token_ids is not None:
-            raw = self._model.tokenizer.decode(body, skip_special_tokens=False)
-            if is_closed or sampled.stop_token_id is None:  # else the server shows one token less
-                self._compare(raw, sampled)
+            shown, raw = raw, self._model.tokenizer.decode(body, skip_special_tokens=False)
+            if is_closed or sampled.stop_token_id is None:  # else it may show one token less
+                # Of the token that completes a stop string it shows nothing behind the string.
+                self._compare(raw, shown, is_cut=sampled.stop_string is not None)
         text = raw
         if not self._special_ids.isdisjoint(body):
             text = self._model.tokenizer.decode(body, skip_special_tokens=True)
@@ -120,7 +125,16 @@ class OpenAIGenerator(ChatEncoder):
             finish_reason=sampled.finish_reason,
         )
 
-    def _encoded(self, sampled: Sampled) -> tuple[int, ...]:
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        """Raises GeneratorError for an id that the model does not have: none could train on it."""
+        known, largest = self._model.num_ids, max(ids, default=0)
+        if known is not None and largest >= known:
+            raise GeneratorError(
+                f"{self._server.url} sampled the id {largest}, and --model {self._model.path} has "
+                f"ids up to {known - 1}; they are not the same model"
+            )
+
+    def _encoded(self, sampled: Sampled, *, has_stop: bool) -> tuple[int, ...]:
         """The text's ids, and the end that the server must have sampled and does not show."""
         self._say_once(
             f"{self._server.url} returns no token ids: its text is encoded again, which may differ "
@@ -130,18 +144,24 @@ class OpenAIGenerator(ChatEncoder):
         ids = tuple(tokenizer(sampled.text, add_special_tokens=False)["input_ids"])
         if sampled.finish_reason is not FinishReason.STOP or (ids and ids[-1] in ends):
             return ids
+        if sampled.stop_string is not None:
+            return ids
         if sampled.stop_token_id is not None:
             return (*ids, sampled.stop_token_id)
+        if has_stop:
+            self._say_once(
+                f"{self._server.url} does not tell whether a stop string ended a completion, and "
+                "leaves it out of the text: rewards and environments do not see it"
+            )
         likeliest = sorted(ends, key=lambda end: (end != tokenizer.eos_token_id, end))
         return (*ids, *likeliest[:1])
 
-    def _compare(self, raw: str, sampled: Sampled) -> None:
+    def _compare(self, raw: str, shown: str, *, is_cut: bool) -> None:
         """Says so where the server reads its ids otherwise than the tokenizer does."""
         ours, theirs = (
-            "".join(text.replace("\N{REPLACEMENT CHARACTER}", "").split())
-            for text in (raw, sampled.text)
+            "".join(text.replace("\N{REPLACEMENT CHARACTER}", "").split()) for text in (raw, shown)
         )
-        if ours != theirs:
+        if (ours[: len(theirs)] if is_cut else ours) != theirs:
             self._say_once(
                 f"{self._server.url} reads the ids that it sampled otherwise than the tokenizer of "
                 f"--model {self._model.path} does; is it the same model?"

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from rlgym_llm.config_rollout import ServerConfig
-from rlgym_llm.errors import ConfigError, GeneratorError, UserError
+from rlgym_llm.errors import ConfigError, GeneratorError, UserError, describe
 from rlgym_llm.generate import GenerateRequest, SamplingParams
 from rlgym_llm.http_endpoint import Endpoint, EndpointError, EndpointTimeoutError, check_url, run
 from rlgym_llm.types import FinishReason
@@ -23,8 +23,12 @@ _SEEDS = 2**31
 _UNCUT: dict[str, Any] = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Sent with every request: servers have defaults of their own, from the model's
 ``generation_config.json`` or built in, and would sample from another distribution unasked."""
-_MAY_BE_REFUSED = frozenset({"return_token_ids", "skip_special_tokens", *_UNCUT})
+_MAY_BE_REFUSED = frozenset(
+    {"return_token_ids", "skip_special_tokens", "include_stop_str_in_output", *_UNCUT}
+)
 """Beyond OpenAI's own fields; a server that knows none of them does nothing of what they undo."""
+_ROUNDING = 1e-3
+"""A certain token's log-prob may come out this far above 0 where probabilities are rounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,8 @@ class Sampled:
     """What a server says of one completion."""
 
     text: str
-    """With special tokens where the server can show them, without the closing one."""
+    """With special tokens where the server can show them, and with the stop string that ended it
+    where that is known; the closing token is shown by some servers and not by others."""
     finish_reason: FinishReason
     token_ids: tuple[int, ...] | None
     """As sampled, the closing one included; None where the server does not tell."""
@@ -40,6 +45,8 @@ class Sampled:
     """One per token id, of the model's own distribution; None without ids or unless asked for."""
     stop_token_id: int | None
     """Which of the stop ids ended it, where the server tells."""
+    stop_string: str | None
+    """Which of the stop strings ended it, where that is known."""
 
 
 class OpenAIServer:
@@ -99,7 +106,7 @@ class OpenAIServer:
         try:
             return _sampled(reply, request)
         except (ArithmeticError, LookupError, TypeError, ValueError) as odd:
-            reason = " ".join(f"{type(odd).__name__}: {odd}".split())[:200]
+            reason = describe(odd)[:200]
             raise GeneratorError(f"{self.url} answered out of shape: {reason}") from None
 
     def close(self) -> None:
@@ -143,6 +150,8 @@ class OpenAIServer:
             "return_token_ids": True,
             "skip_special_tokens": False,
         }
+        if params.stop:
+            payload |= {"stop": list(params.stop), "include_stop_str_in_output": True}
         may_be_refused = _MAY_BE_REFUSED
         if params.top_k != -1:
             may_be_refused -= {"top_k"}
@@ -216,12 +225,25 @@ def _sampled(reply: Any, request: GenerateRequest) -> Sampled:
         if choice.get("logprobs") is not None:
             logprobs = _logprobs(choice["logprobs"]["token_logprobs"], len(token_ids))
     stop = choice.get("stop_reason")
+    stop_string = None
+    if finish_reason == FinishReason.STOP:
+        stop_string = _stop_string(text, stop, request.params.stop)
+    if stop_string is not None and stop_string not in text:
+        text += stop_string  # it was sampled, and left out
     return Sampled(
         text=text,
         finish_reason=FinishReason(finish_reason),
         token_ids=token_ids,
         logprobs=logprobs,
         stop_token_id=stop if type(stop) is int else None,
+        stop_string=stop_string,
+    )
+
+
+def _stop_string(text: str, told: Any, wanted: tuple[str, ...]) -> str | None:
+    """The stop string that ended a completion: as the server tells, else as its text shows."""
+    return next((one for one in wanted if one == told), None) or next(
+        (one for one in wanted if one in text), None
     )
 
 
@@ -239,4 +261,6 @@ def _logprobs(values: Any, count: int) -> tuple[float, ...]:
     logprobs = tuple(map(float, values))
     if not all(map(math.isfinite, logprobs)):
         raise ValueError("a log-prob is not finite")
+    if max(logprobs, default=0.0) > _ROUNDING:
+        raise ValueError(f"a log-prob is above 0: {max(logprobs)}")
     return logprobs

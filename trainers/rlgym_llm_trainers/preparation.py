@@ -70,7 +70,7 @@ def find_model(config: TrainConfig, plugins: Plugins) -> ModelSource:
     if spec.check and not config.rollout.workers.address:  # a cluster may have what is not here
         load_entry_point(spec.check)()
     if config.rollout.num_workers:
-        make_generator = _in_processes(spec)
+        make_generator = _in_processes(spec, config, device)
     path = config.model.path or starter_kit_of(config, plugins).model
     check_model_path(path)
     check_transport(config.rollout, device.type, spec.name)
@@ -84,10 +84,15 @@ def _generator_name(config: TrainConfig, device: torch.device) -> str:
     return "vllm" if has_vllm else "hf"
 
 
-def _in_processes(spec: GeneratorSpec) -> Callable[..., TrainingGenerator]:
+def _in_processes(
+    spec: GeneratorSpec, config: TrainConfig, device: torch.device
+) -> Callable[..., TrainingGenerator]:
+    from rlgym_llm_trainers.ray_pool.binding import check_binding
     from rlgym_llm_trainers.ray_pool.generator import RayGenerator, check_worker
 
     check_worker(spec)  # here, before a model is loaded
+    is_own = config.rollout.workers.address is None
+    check_binding(config.rollout, device.type, is_own=is_own)
     return functools.partial(RayGenerator, spec=spec)
 
 
@@ -212,6 +217,8 @@ def training_params(config: TrainConfig) -> SamplingParams:
         temperature=config.rollout.temperature,
         top_p=config.rollout.top_p,
         top_k=config.rollout.top_k,
+        stop=config.rollout.stop,
+        stop_token_ids=config.rollout.stop_token_ids,
     )
 
 
@@ -223,6 +230,8 @@ def validation_params(config: TrainConfig) -> SamplingParams:
         temperature=wanted.temperature if wanted.do_sample else 0.0,
         top_p=wanted.top_p if wanted.do_sample else 1.0,
         top_k=wanted.top_k if wanted.do_sample else -1,
+        stop=config.rollout.stop,
+        stop_token_ids=config.rollout.stop_token_ids,
     )
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from rlgym_llm.cli import FAILED, INTERRUPTED, CommandParser, guarded
+from rlgym_llm.cli import CommandParser, guarded
 from rlgym_llm.commands.number_flags import at_least_1
 
 __all__ = ["main", "rollout_parser"]
@@ -79,16 +79,14 @@ def _run(argv: Sequence[str]) -> int:
 
     result = run_rollout(settings)
     print(json.dumps(result.summary, indent=2))
-    print(f"saved in {result.file}", file=sys.stderr)
+    print(f"saved in {result.saved_in}", file=sys.stderr)
     if result.num_failed:
         print(
             f"{result.num_failed} of the rollouts failed, for example: {result.example}; "
             "--retry-errors samples them again",
             file=sys.stderr,
         )
-    if result.was_interrupted:
-        return INTERRUPTED
-    return FAILED if result.num_failed else 0
+    return result.exit_code
 
 
 if __name__ == "__main__":

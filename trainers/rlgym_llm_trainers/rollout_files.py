@@ -20,6 +20,7 @@ from typing import Any
 from rlgym_llm.differences import differences_text
 from rlgym_llm.errors import DataError, UserError
 from rlgym_llm.plugin_sources import own_version
+from rlgym_llm.rows.writing import writing
 from rlgym_llm.scores import CardStatus
 from rlgym_llm.secrets_mask import mask_secrets
 from rlgym_llm.store import RolloutRecord, RolloutWriter, decode_record
@@ -77,7 +78,7 @@ class RolloutFiles:
         num_dropped = 0
         self.writer().close()  # whole lines only
         partial = self.rollouts.with_name(self.rollouts.name + ".partial")
-        with partial.open("wb") as kept:
+        with writing(partial), partial.open("wb") as kept:
             for line, data in self._lines():
                 if has_failed(self._record(data, line)):
                     num_dropped += 1
@@ -88,7 +89,7 @@ class RolloutFiles:
 
     def add_timing(self, timing: Mapping[str, float]) -> None:
         """Notes what the rollouts that were just saved took."""
-        with self.timings.open("a", encoding="utf-8") as file:
+        with writing(self.timings), self.timings.open("a", encoding="utf-8") as file:
             file.write(json.dumps(timing) + "\n")
 
     def totals(self) -> dict[str, float]:
@@ -186,5 +187,9 @@ def has_failed(record: RolloutRecord) -> bool:
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:
     partial = path.with_name(path.name + ".partial")
     text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    partial.write_text(text, encoding="utf-8", errors="surrogatepass")
-    os.replace(partial, path)
+    try:
+        with writing(path):
+            partial.write_text(text, encoding="utf-8", errors="surrogatepass")
+            os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,24 +11,26 @@ from rlgym_llm.drift import has_drift
 from rlgym_llm.failures import FAILURES, failure_of
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout, RolloutStatus
-from rlgym_llm_trainers.advantages import GroupAdvantages
-from rlgym_llm_trainers.metrics import finalize, length_metrics
+from rlgym_llm_trainers.advantages import AdvantageInputs, Advantages
+from rlgym_llm_trainers.advantages.inputs import Bools
+from rlgym_llm_trainers.metrics import finalize, length_metrics, summary
 
-__all__ = ["finite", "rollout_metrics", "summary"]
+__all__ = ["rollout_metrics"]
 
 
 def rollout_metrics(
     rollouts: Sequence[Rollout],
     cards: Sequence[ScoreCard],
-    rewards: Sequence[float | None],
-    advantages: GroupAdvantages,
+    inputs: AdvantageInputs,
+    advantages: Advantages,
     *,
     encode: Callable[[str], Sequence[int]] | None = None,
 ) -> dict[str, float]:
     """Lengths, turns, failures, scores, rewards and advantages of one step, in float64.
 
     ``critic/score/*`` is the composed score of the cards, ``critic/rewards/*`` what the advantages
-    were made of: the score minus the KL penalty where that is part of the reward. ``encode`` is
+    were made of: the score minus the KL penalty where that is part of the reward. Advantages and
+    returns are those of the tokens that are trained. ``encode`` is
     the tokenizer without special tokens, for ``rollout/retokenization_drift_ratio``: the share of
     turns whose text encodes to other ids than were sampled.
     """
@@ -38,11 +39,13 @@ def rollout_metrics(
     prompts = [
         sum(len(turn.new_prompt_token_ids) for turn in rollout.turns) for rollout in rollouts
     ]
+    trained = inputs.mask & advantages.is_valid[:, None]
     failed = [rollout.status is not RolloutStatus.OK for rollout in rollouts]
     return {
         **summary("critic/score", [card.reward for card in cards]),
-        **summary("critic/rewards", rewards),
-        **summary("critic/advantages", advantages.advantages[advantages.is_valid].tolist()),
+        **summary("critic/rewards", inputs.sequence_rewards[inputs.is_scored].tolist()),
+        **summary("critic/advantages", advantages.advantages[trained].tolist()),
+        **_returns(advantages, trained),
         **finalize(advantages.metrics),
         **finalize(length_metrics(lengths, truncated=truncated)),
         **summary("prompt_length", prompts),
@@ -51,6 +54,12 @@ def rollout_metrics(
         **_failure_ratios(rollouts, cards),
         **_drift_ratio(rollouts, encode),
     }
+
+
+def _returns(advantages: Advantages, trained: Bools) -> dict[str, float]:
+    if advantages.returns is None:
+        return {}
+    return summary("critic/returns", advantages.returns[trained].tolist())
 
 
 def _failure_ratios(rollouts: Sequence[Rollout], cards: Sequence[ScoreCard]) -> dict[str, float]:
@@ -67,27 +76,3 @@ def _drift_ratio(
         return {}
     share = float(np.mean([has_drift(encode, completion) for completion in completions]))
     return {"rollout/retokenization_drift_ratio": share}
-
-
-def summary(name: str, values: Sequence[float | None]) -> dict[str, float]:
-    """``<name>/{mean,max,min}`` of the values that are there; NaN where none is.
-
-    >>> summary("critic/score", [1.0, None, 0.0])
-    {'critic/score/mean': 0.5, 'critic/score/max': 1.0, 'critic/score/min': 0.0}
-    """
-    found = np.array([value for value in values if value is not None], dtype=np.float64)
-    if not found.size:
-        return dict.fromkeys((f"{name}/mean", f"{name}/max", f"{name}/min"), math.nan)
-    return {
-        f"{name}/mean": float(found.mean()),
-        f"{name}/max": float(found.max()),
-        f"{name}/min": float(found.min()),
-    }
-
-
-def finite(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The metrics with NaN and infinity as None, which JSON can say and a logger can skip."""
-    return {
-        key: value if value is not None and math.isfinite(value) else None
-        for key, value in metrics.items()
-    }

@@ -11,51 +11,41 @@ the rollouts of a run that was not.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from rlgym_llm.episodes.callers_thread import CallersThread
 from rlgym_llm.episodes.runner import EpisodeRunner
-from rlgym_llm.errors import DataError, RlgymError, UserError
-from rlgym_llm.rollout import EpisodeSpec, group_specs, stable_seed
+from rlgym_llm.errors import RlgymError
+from rlgym_llm.rollout import EpisodeSpec, stable_seed
 from rlgym_llm.store import RolloutRecord, RolloutWriter
 from rlgym_llm.types import Rollout, RolloutStatus
 from rlgym_llm_trainers.group_window import run_rounds
-from rlgym_llm_trainers.interrupt import Interrupt, catch_interrupt
+from rlgym_llm_trainers.interrupt import Interrupt
+from rlgym_llm_trainers.preparation import training_params
 from rlgym_llm_trainers.progress_bar import NoBar, open_bar
 from rlgym_llm_trainers.rollout_files import RolloutFiles
 from rlgym_llm_trainers.rollout_output import choose_output
-from rlgym_llm_trainers.rollout_session import RolloutSession, open_rollout
 from rlgym_llm_trainers.rollout_settings import RolloutSettings
 from rlgym_llm_trainers.rollout_tally import RolloutTally
+from rlgym_llm_trainers.sampling_session import SamplingPlan, SamplingSession, open_sampling
+from rlgym_llm_trainers.stored_run import (
+    Outcome,
+    note,
+    planned_specs,
+    resumable,
+    stored_records,
+)
 
-__all__ = ["RolloutResult", "run_rollout"]
+__all__ = ["run_rollout"]
 
 _MOST_FAILED = 256
 """So many failed episodes, with none between them that was none, end the run: nothing works."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutResult:
-    """How it ended."""
-
-    file: Path
-    """The rollouts, in the format that was asked for if all are there."""
-    summary: dict[str, Any]
-    """What the file of the summary holds."""
-    num_failed: int
-    """Rollouts whose episode or one of whose rewards failed."""
-    example: str | None
-    """What the first of them says of its failure."""
-    was_interrupted: bool
-
-
-def run_rollout(settings: RolloutSettings) -> RolloutResult:
+def run_rollout(settings: RolloutSettings) -> Outcome:
     """Samples what is missing, saves every group as it is complete, and counts all that is there.
 
     The first Ctrl-C ends it after what is under way; a second one stops at once, and costs that.
@@ -63,55 +53,66 @@ def run_rollout(settings: RolloutSettings) -> RolloutResult:
     config = settings.config
     output = choose_output(settings.output, name=config.env.id, is_scored=settings.is_scored)
     files = output.files
-    session = open_rollout(settings, _note)
-    try:
-        with files.claimed(session.fixed):
-            specs = group_specs(
-                session.tasks,
-                group_size=settings.group_size,
-                seed=stable_seed(config.trainer.seed, "rollout", settings.split),
-            )
-            if settings.retry_errors and (num_dropped := files.drop_failed()):
-                _note(f"{num_dropped} failed rollouts are sampled again")
-            try:
-                with catch_interrupt("ending after what is under way") as interrupt:
-                    tally = _collect(settings, session, files, specs, interrupt)
-            except RlgymError as error:
-                if not isinstance(error, UserError):
-                    error.add_note(f"{files.rollouts} holds the rollouts before, and goes on")
-                raise
-            summary = {
-                "env": session.fixed["env"]["id"],
-                "model": session.fixed["model"]["path"],
-                **tally.summary(num_wanted=len(specs), totals=files.totals()),
-            }
-            files.write_summary(summary)
-            file = output.convert() if summary["is_complete"] else files.rollouts
-    finally:
-        session.close()
-    if not summary["is_complete"]:
-        _note(f"{tally.num_rollouts} of {len(specs)} rollouts are there; the same command goes on")
-    return RolloutResult(
-        file=file,
+    session = open_sampling(_plan(settings), note)
+    fixed = {"split": settings.split, **session.fixed}
+    with closing(session), files.claimed(fixed):
+        specs = planned_specs(
+            files,
+            session.tasks,
+            num_samples=settings.group_size,
+            seed=stable_seed(config.trainer.seed, "rollout", settings.split),
+            retry_errors=settings.retry_errors,
+        )
+        goes_on = f"{files.rollouts} holds the rollouts before, and goes on"
+        with resumable("ending after what is under way", goes_on=goes_on) as interrupt:
+            tally = _collect(settings, session, files, specs, interrupt)
+        summary = {
+            "env": fixed["env"]["id"],
+            "model": fixed["model"]["path"],
+            **tally.summary(num_wanted=len(specs), totals=files.totals()),
+        }
+        files.write_summary(summary)
+        is_whole = tally.num_rollouts == len(specs)
+        saved_in = output.convert() if is_whole else files.rollouts
+    if not is_whole:
+        note(f"{tally.num_rollouts} of {len(specs)} rollouts are there; the same command goes on")
+    return Outcome(
+        saved_in=saved_in,
         summary=summary,
         num_failed=tally.num_failed,
         example=tally.example,
-        was_interrupted=not summary["is_complete"],
+        was_interrupted=not is_whole,
+    )
+
+
+def _plan(settings: RolloutSettings) -> SamplingPlan:
+    return SamplingPlan(
+        config=settings.config,
+        plugins=settings.plugins,
+        split=settings.split,
+        max_tasks=settings.max_tasks,
+        num_samples=settings.group_size,
+        params=training_params(settings.config),
+        scores_for="training" if settings.is_scored else None,
+        samples_flag="--rollout.n",
+        split_flag="--split val: ",
+        without_split="give --data.val, or --split train",
     )
 
 
 def _collect(
     settings: RolloutSettings,
-    session: RolloutSession,
+    session: SamplingSession,
     files: RolloutFiles,
     specs: Sequence[EpisodeSpec],
     interrupt: Interrupt,
 ) -> RolloutTally:
     """Samples the specs that are not stored yet; the counts of all that are there in the end."""
     with files.writer() as writer:
-        tally, stored = _read_stored(files, specs)
-        if stored:
-            _note(f"{len(stored)} of {len(specs)} rollouts are there already")
+        tally, stored = RolloutTally(), set[str]()
+        for record in stored_records(files, specs, owner="this command"):
+            stored.add(record.rollout.id)
+            tally.add(record)
         if len(stored) == len(specs):
             return tally
         size = settings.group_size
@@ -132,25 +133,9 @@ def _collect(
     return tally
 
 
-def _read_stored(
-    files: RolloutFiles, specs: Sequence[EpisodeSpec]
-) -> tuple[RolloutTally, set[str]]:
-    """Counts and ids of what is stored. Raises DataError for what does not belong there."""
-    wanted = {spec.id for spec in specs}
-    tally, stored = RolloutTally(), set[str]()
-    for record in files.records():
-        name = record.rollout.id
-        if name not in wanted or name in stored:
-            what = "is stored twice" if name in stored else "is none of this command's"
-            raise DataError(f"rollout {name} {what}", path=files.rollouts)
-        stored.add(name)
-        tally.add(record)
-    return tally, stored
-
-
 def _rounds(
     settings: RolloutSettings,
-    session: RolloutSession,
+    session: SamplingSession,
     groups: Sequence[Sequence[EpisodeSpec]],
     stored: set[str],
 ) -> tuple[Iterator[list[Sequence[EpisodeSpec]]], int]:
@@ -176,7 +161,7 @@ def _rounds(
     return iter([left]), max(1, at_once // settings.group_size)
 
 
-def _runner(session: RolloutSession, caller: CallersThread) -> EpisodeRunner:
+def _runner(session: SamplingSession, caller: CallersThread) -> EpisodeRunner:
     """Sampling in batches is done in the caller's thread, where the model was made."""
     return EpisodeRunner(
         make_env=session.envs,
@@ -193,7 +178,7 @@ class _Saver:
 
     def __init__(
         self,
-        session: RolloutSession,
+        session: SamplingSession,
         files: RolloutFiles,
         writer: RolloutWriter,
         tally: RolloutTally,
@@ -249,7 +234,3 @@ class _Saver:
                 f"not one of the last {self._num_failed} episodes came to its end, for example: "
                 f"{rollouts[-1].error}; they are stored, --retry-errors samples them again"
             )
-
-
-def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

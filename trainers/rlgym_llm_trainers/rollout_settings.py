@@ -14,7 +14,6 @@ from rlgym_llm_trainers.command_words import (
     SAMPLING_KEYS,
     over_starter_run,
     refuse_unread,
-    without_starter,
 )
 
 __all__ = ["RolloutSettings", "Split", "read_settings"]
@@ -58,7 +57,7 @@ def read_settings(given: argparse.Namespace, rest: Sequence[str]) -> RolloutSett
     A configuration file of a training run is taken as it is; a flag that is not read is refused.
     Raises ConfigError in one line.
     """
-    words = without_starter(rest)
+    words = list(rest)
     words += [] if given.n is None else [f"rollout.n={given.n}"]
     words += [] if given.output is None else [f"--output={given.output}"]
     command = parse_command(words)

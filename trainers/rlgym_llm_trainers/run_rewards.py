@@ -17,7 +17,14 @@ from rlgym_llm.rewards import RewardPlugins, full_mark
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Task
 
-__all__ = ["Accuracy", "accuracy_of", "check_scoring", "rewards_of", "success"]
+__all__ = [
+    "Accuracy",
+    "accuracy_of",
+    "check_group_size",
+    "check_scoring",
+    "rewards_of",
+    "success",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +101,13 @@ def rewards_of(config: TrainConfig, env: TextEnv) -> RewardsConfig:
 
 def check_scoring(config: TrainConfig, composer: RewardComposer) -> None:
     """Raises ConfigError for what the rewards ask of the run and it does not give."""
-    if composer.needs_groups and config.rollout.n == 1:
+    check_group_size(composer, config.rollout.n, flag="--rollout.n")
+
+
+def check_group_size(composer: RewardComposer, size: int, *, flag: str) -> None:
+    """Raises ConfigError, which names ``flag``, where a reward compares siblings and has none."""
+    if composer.needs_groups and size == 1:
         raise ConfigError(
-            "--rollout.n 1: a reward of scope group compares the responses to a prompt with each "
+            f"{flag} 1: a reward of scope group compares the responses to a prompt with each "
             "other; take 2 or more"
-        )
-    if composer.config.aggregate == "normalize_then_sum" and config.algorithm.use_kl_in_reward:
-        raise ConfigError(
-            "rewards.aggregate normalize_then_sum: normalises components one by one, and the KL "
-            "penalty is none of them; take --actor.use_kl_loss in place of "
-            "--algorithm.use_kl_in_reward"
         )

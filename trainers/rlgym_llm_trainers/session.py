@@ -5,7 +5,6 @@ Everything that can be wrong with what the user gave is found here, before the f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +22,11 @@ from rlgym_llm.plugins import Plugins
 from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.specs import Kind
 from rlgym_llm.types import Task
-from rlgym_llm_trainers.advantages import GroupAdvantages
 from rlgym_llm_trainers.console import View
 from rlgym_llm_trainers.environments import has_validation_tasks, make_env
+from rlgym_llm_trainers.estimator import Estimator, load_estimator
 from rlgym_llm_trainers.learner import Learner
+from rlgym_llm_trainers.losses.binding import load_policy_loss
 from rlgym_llm_trainers.model import Policy, make_reference
 from rlgym_llm_trainers.off_policy import correction_rules
 from rlgym_llm_trainers.preparation import (
@@ -44,6 +44,7 @@ from rlgym_llm_trainers.run_folder import RunFolder
 from rlgym_llm_trainers.run_rewards import Accuracy, accuracy_of, check_scoring, rewards_of
 from rlgym_llm_trainers.task_order import choose_sampler
 from rlgym_llm_trainers.training_generator import TrainingGenerator
+from rlgym_llm_trainers.vllm_engine.arguments import check_kept_sets
 
 __all__ = ["Session", "open_session"]
 
@@ -58,7 +59,7 @@ class Session:
     policy: Policy
     generator: TrainingGenerator
     learner: Learner
-    estimate_advantages: Callable[..., GroupAdvantages]
+    estimate_advantages: Estimator
     train_tasks: tuple[Task, ...]
     """Those whose prompt fits ``data.max_prompt_length``; empty where the run only validates."""
     sampler: TaskSampler | None
@@ -103,10 +104,9 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
 
     What costs little is checked first, so that a typing error does not wait for a model.
     """
-    estimate = plugins.load(plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator))
-    policy_loss = plugins.load(plugins.get(Kind.POLICY_LOSS, config.actor.policy_loss))
+    plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator)  # its options wait for the rewards
+    policy_loss = load_policy_loss(config.actor, plugins)
     plan_batches(config)
-    _check_groups(config)
     _check_staleness(config)
     for key, folder in (
         ("rollout_data_dir", config.trainer.rollout_data_dir),
@@ -121,12 +121,15 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         )
 
     trains = not config.trainer.val_only
+    if trains and source.generator.name == "vllm":
+        check_kept_sets(config.rollout, source.device.type)
     train_env = make_env(config, plugins, role="train") if trains else None
     val_env = _make_val_env(config, plugins, view)
     env = train_env or val_env
     assert env is not None, "a run trains or validates"
     rewards = rewards_of(config, env)
     train_composer = RewardComposer(rewards, plugins)
+    estimate = load_estimator(config, rewards, plugins)
     check_scoring(config, train_composer)
     val_composer = RewardComposer(rewards, plugins, evaluation=True)
 
@@ -198,13 +201,6 @@ def _make_val_env(config: TrainConfig, plugins: Plugins, view: View) -> TextEnv 
         raise ConfigError(f"--trainer.val_only: {reason}; give --data.val")
     view.note(f"no validation: {reason}")
     return None
-
-
-def _check_groups(config: TrainConfig) -> None:
-    if config.rollout.n == 1 and config.algorithm.adv_estimator == "grpo":
-        raise ConfigError(
-            "--rollout.n 1: grpo compares the responses to a prompt with each other; take 2 or more"
-        )
 
 
 def _check_staleness(config: TrainConfig) -> None:

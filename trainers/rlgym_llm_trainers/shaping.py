@@ -1,63 +1,49 @@
-"""Where the reward of a rollout lands on its tokens, and the KL penalty inside the reward."""
+"""The KL penalty inside the reward: how far each sampled token strays from the reference."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from rlgym_llm_trainers.advantages.inputs import Bools, Floats
 from rlgym_llm_trainers.aggregate import masked
+from rlgym_llm_trainers.batch import TrainingSample
+from rlgym_llm_trainers.kl import KlKind, kl_penalty
 from rlgym_llm_trainers.metrics import Metric
 
-__all__ = ["kl_metrics", "penalized_rewards", "token_rewards"]
+__all__ = ["kl_metrics", "penalized", "reward_kl"]
 
 
-def token_rewards(
-    outcomes: Tensor, mask: Tensor, *, kl: Tensor | None = None, kl_coef: float = 0.0
-) -> Tensor:
-    """Token rewards [B, T]: the outcome on the last sampled token, minus ``kl_coef * kl`` on each.
+def reward_kl(samples: Sequence[TrainingSample], kind: KlKind | str) -> tuple[Tensor, Tensor]:
+    """(KL [B, T] in nats, float64, mask [B, T]) of the samples, right-padded; 0 off the mask.
 
-    A row sums to ``outcome - kl_coef * sum(kl over its mask)``. Tokens under mask 0 (prompt,
-    observations, padding) get exactly 0, whatever their kl.
+    Of the policy before the update against the reference: from the old log-probs, or from the
+    generator's where those are the old ones. ValueError where a sample has no ``ref_logprobs``.
 
-    Args:
-        outcomes: one reward per sequence, [B].
-        mask: bool [B, T], True on sampled tokens; ValueError where a row has none.
-        kl: per-token KL to the reference [B, T], for ``use_kl_in_reward``.
-        kl_coef: its coefficient beta.
-
-    >>> token_rewards(torch.tensor([1.0]), torch.tensor([[True, False, True]]),
-    ...               kl=torch.tensor([[0.5, 9.0, 0.25]]), kl_coef=1.0)
-    tensor([[-0.5000,  0.0000,  0.7500]])
+    Log-probs -.1 and -.2 against -.6 and -.5 of the reference: k1 is .5 and .3.
     """
-    mask = mask.bool()
-    if not bool(mask.any(-1).all()):
-        raise ValueError("a sequence without a sampled token has nowhere to put its reward")
-    positions = torch.arange(mask.shape[-1], device=mask.device)
-    last = torch.where(mask, positions, -1).amax(-1, keepdim=True)  # [B, 1]
-    rewards = torch.zeros(mask.shape, dtype=outcomes.dtype, device=outcomes.device)
-    rewards = rewards.scatter(-1, last, outcomes[:, None])
-    if kl is None:
-        return rewards
-    return rewards - kl_coef * masked(kl.detach(), mask).to(rewards.dtype)
+    if any(sample.ref_logprobs is None for sample in samples):
+        raise ValueError("a KL penalty needs the reference's log-probs")
+    logprobs = _padded([sample.old_logprobs or sample.rollout_logprobs for sample in samples])
+    ref_logprobs = _padded([sample.ref_logprobs or () for sample in samples])
+    mask = _padded([sample.loss_mask for sample in samples]).bool()
+    return masked(kl_penalty(logprobs, ref_logprobs, kind), mask), mask
 
 
-def penalized_rewards(
-    rewards: Sequence[float | None], kl: Tensor, mask: Tensor, *, kl_coef: float
-) -> list[float | None]:
-    """Sequence rewards with the KL penalty inside: ``R - kl_coef * sum(mask * kl)``, in float64.
+def penalized(token_rewards: Floats, kl: Floats, mask: Bools, *, kl_coef: float) -> Floats:
+    """Token rewards less ``kl_coef * kl`` on each sampled token, all [B, T], in float64.
 
-    The form that group-relative advantages take. An unscored rollout (None) stays unscored.
-    Score 9.5, kl_coef .5, kl [.1, 5, .3] under mask [1, 0, 1]: 9.5 - .5 * .4 = 9.3.
+    A row then sums to ``R - kl_coef * sum(mask * kl)``. What stands off the mask is not touched.
+
+    >>> rewards, kl = np.array([[0.0, 0.0, 1.0]]), np.array([[0.5, np.nan, 0.25]])
+    >>> penalized(rewards, kl, np.array([[True, False, True]]), kl_coef=1.0).tolist()
+    [[-0.5, 0.0, 0.75]]
     """
-    if len(rewards) != len(mask):
-        raise ValueError(f"{len(rewards)} rewards but {len(mask)} sequences")
-    penalties = (kl_coef * masked(kl, mask).double().sum(-1)).tolist()
-    return [
-        None if reward is None else reward - penalty
-        for reward, penalty in zip(rewards, penalties, strict=True)
-    ]
+    return np.where(mask, token_rewards - kl_coef * kl, token_rewards)
 
 
 def kl_metrics(kl: Tensor, mask: Tensor, *, kl_coef: float) -> dict[str, Metric]:
@@ -67,3 +53,7 @@ def kl_metrics(kl: Tensor, mask: Tensor, *, kl_coef: float) -> dict[str, Metric]
         "actor/reward_kl_penalty": Metric.mean(total, int(mask.bool().sum())),
         "actor/reward_kl_penalty_coeff": Metric.mean(kl_coef, 1),
     }
+
+
+def _padded(rows: Sequence[Sequence[float]]) -> Tensor:
+    return pad_sequence([torch.tensor(row, dtype=torch.float64) for row in rows], batch_first=True)

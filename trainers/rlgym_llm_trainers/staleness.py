@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlgym_llm.types import Rollout
-from rlgym_llm_trainers.rollout_metrics import summary
+from rlgym_llm_trainers.metrics import summary
 
 __all__ = ["staleness_metrics"]
 

@@ -1,28 +1,29 @@
-"""Where the starter models lie, how they were made, and how they are trained.
+"""Where the starter models lie, and the settings of their runs.
 
 Light: no torch here.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rlgym_llm.errors import ConfigError
 
 __all__ = [
+    "STARTER",
     "STARTER_DATA_SOURCE",
     "StarterKit",
     "starter_kit",
     "starter_model_path",
-    "starter_recipe",
     "starter_run_path",
 ]
 
-STARTER_DATA_SOURCE = "rlgym/starter"
+STARTER: Final = "starter"
+"""What stands for the model, and for the problems, of a run that names none."""
+STARTER_DATA_SOURCE: Final = "rlgym/starter"
 """The ``data_source`` of starter problems, by which a run knows that it trains on them."""
 
 _FOLDER: Final = Path(__file__).parent / "starters"
@@ -73,21 +74,6 @@ def starter_model_path() -> Path:
             f"the starter model is not in {folder}; rebuild it with scripts/build_starter.py"
         )
     return folder
-
-
-def starter_recipe() -> dict[str, Any]:
-    """Return what recipe.json says: the recipe, the hashes and the measured accuracies.
-
-    Keys: ``recipe``, ``recipe_sha256``, ``model_sha256``, ``tokenizer_sha256``, ``num_parameters``
-    and ``measured`` (shares in 0..1 on 200 val problems: ``{"greedy_strict": 0.25, ...}``).
-
-    Raises:
-        FileNotFoundError: the installed package lacks the folder.
-    """
-    record: dict[str, Any] = json.loads(
-        (starter_model_path() / "recipe.json").read_text(encoding="utf-8")
-    )
-    return record
 
 
 def starter_run_path() -> Path:

@@ -12,6 +12,8 @@ def set_up_torch(*, num_threads: int | None, seed: int) -> None:
     # Before torch loads OpenMP: threads that wait by spinning make training many times slower on a
     # machine that does anything else (docs/performance.md).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Read as it loads: its C++ side, and what vLLM adds to that, tell the terminal of each start.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     import torch
 
     if num_threads is not None:

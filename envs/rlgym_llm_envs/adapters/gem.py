@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlgym_llm.errors import ConfigError, DataError, UnknownNameError
+from rlgym_llm.errors import ConfigError, DataError, UnknownNameError, one_line
 from rlgym_llm.splits import Split
 from rlgym_llm_envs.adapters.installed import installed
 from rlgym_llm_envs.adapters.peer import PeerEnv
-from rlgym_llm_envs.adapters.words import error_line, name_of
+from rlgym_llm_envs.adapters.words import name_of
 
 __all__ = ["GemEnv", "GemPeer"]
 
@@ -42,13 +42,13 @@ class GemPeer:
         try:
             return gem.make(self.env, **self.kwargs)
         except ImportError as error:  # of what this one environment needs
-            raise DataError(f"{who} does not import: {error_line(error)}") from error
+            raise DataError(f"{who} does not import: {one_line(error, 300)}") from error
         except TypeError as error:
             raise ConfigError(
-                f"{who} does not take {dict(self.kwargs)}: {error_line(error)}"
+                f"{who} does not take {dict(self.kwargs)}: {one_line(error, 300)}"
             ) from error
         except Exception as error:  # data that is not there, say
-            raise DataError(f"{who} cannot be made: {error_line(error)}") from error
+            raise DataError(f"{who} cannot be made: {one_line(error, 300)}") from error
 
     def read(self, env: Any, observation: Any, info: Mapping[str, Any]) -> str:
         """The observation, with the board before or after it where ``info`` holds one."""

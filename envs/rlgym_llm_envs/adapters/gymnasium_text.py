@@ -8,10 +8,10 @@ from typing import Any
 
 import gymnasium
 
-from rlgym_llm.errors import ConfigError, UserError
+from rlgym_llm.errors import ConfigError, UserError, one_line
 from rlgym_llm.splits import Split
 from rlgym_llm_envs.adapters.peer import PeerEnv
-from rlgym_llm_envs.adapters.words import error_line, name_of
+from rlgym_llm_envs.adapters.words import name_of
 
 __all__ = ["GymnasiumPeer", "GymnasiumTextEnv"]
 
@@ -47,7 +47,7 @@ class GymnasiumPeer:
                 env = self.env(**self.kwargs)
         except (gymnasium.error.Error, ImportError, TypeError) as error:
             raise ConfigError(
-                f"environment {self.name!r} cannot be made: {error_line(error)}"
+                f"environment {self.name!r} cannot be made: {one_line(error, 300)}"
             ) from error
         for space, given, argument in (
             (env.observation_space, self.observe, "observe (observation -> text)"),

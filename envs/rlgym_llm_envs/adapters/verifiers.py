@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlgym_llm.env import TurnOutcome
-from rlgym_llm.errors import ConfigError, DataError, UserError
+from rlgym_llm.errors import ConfigError, DataError, UserError, one_line
 from rlgym_llm.multi_turn import MultiTurnEnv
 from rlgym_llm.tasks import ListTasks
 from rlgym_llm.types import Action, Message, Task
 from rlgym_llm_envs.adapters.installed import installed
 from rlgym_llm_envs.adapters.own_random import OwnRandom
 from rlgym_llm_envs.adapters.verifiers_play import Play, require_verifiers
-from rlgym_llm_envs.adapters.words import error_line, name_of
+from rlgym_llm_envs.adapters.words import name_of
 
 __all__ = ["VerifiersEnv", "VerifiersState"]
 
@@ -229,9 +229,9 @@ def _environment(env: str | Callable[..., Any], kwargs: Mapping[str, Any]) -> An
     try:
         return loaders.load_environment(loaders.resolve_env_config(data))
     except ModuleNotFoundError as error:
-        raise DataError(f"verifiers/{env} is not installed: {error_line(error)}") from error
+        raise DataError(f"verifiers/{env} is not installed: {one_line(error, 300)}") from error
     except (TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"verifiers/{env} cannot be made: {error_line(error)}") from error
+        raise ConfigError(f"verifiers/{env} cannot be made: {one_line(error, 300)}") from error
 
 
 def _check_playable(name: str, environment: Any, task: Any) -> None:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from rlgym_llm.errors import one_line
+
 __all__ = ["Combine", "VerdictError", "combine_votes", "read_reply", "read_verdict"]
 
 Combine = Literal["median", "mean", "majority"]
@@ -136,4 +138,4 @@ def _number(value: Any) -> float | None:
 
 
 def _shown(value: Any) -> str:
-    return repr(" ".join(str(value).split())[:_MAX_SHOWN])
+    return repr(one_line(value, _MAX_SHOWN))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rlgym_llm.errors import DataError
 
-__all__ = ["IGNORED", "check_labels", "num_supervised", "prm_labels"]
+__all__ = ["IGNORED", "check_labels", "prm_labels"]
 
 IGNORED = -100
 """The label that a cross-entropy loss leaves out, in PyTorch and therefore everywhere."""
@@ -63,12 +63,3 @@ the column as integers
     if not np.issubdtype(array.dtype, np.integer):
         raise DataError(f"token labels are {array.dtype}; they are integers, {IGNORED} for ignored")
     return array.astype(np.int64)
-
-
-def num_supervised(labels: Any) -> int:
-    """How many tokens the loss sees.
-
-    >>> num_supervised([-100, 0, -100, -100, 1, -100])
-    2
-    """
-    return int((check_labels(labels) != IGNORED).sum())

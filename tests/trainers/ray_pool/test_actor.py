@@ -140,6 +140,7 @@ def test_processes_share_the_cores_out_and_count_their_threads():
         "4,5",
         "nobind",  # one core is not two
     ]
+    assert [two.own_cores(place) for place in range(3)] == [(0, 1), (4, 5), ()]
     assert two.env_vars(0)["OMP_NUM_THREADS"] == "2"
     half = ActorResources(num_cpus=0.5)
     assert half.env_vars(0) == {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}

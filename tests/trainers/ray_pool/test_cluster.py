@@ -50,6 +50,36 @@ def test_auto_looks_where_the_environment_says(no_init, free_port, monkeypatch):
         open_cluster("auto")
 
 
+def test_auto_looks_where_the_last_cluster_of_this_machine_was(
+    no_init, free_port, monkeypatch, tmp_path
+):
+    left = tmp_path / "ray" / "ray_current_cluster"  # what a killed `ray start --head` leaves
+    left.parent.mkdir()
+    left.write_text(f"127.0.0.1:{free_port}")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"address auto: no Ray cluster answers"):
+        open_cluster("auto")
+    left.unlink()
+    with pytest.raises(ConfigError, match=r"ray\.init"):  # without one Ray says so itself, soon
+        open_cluster("auto")
+
+
+def test_an_interrupt_while_ray_starts_leaves_nothing_of_it_open(monkeypatch):
+    events = []
+
+    def init(**options):
+        events.append("init")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: events.append("shutdown"))
+    with pytest.raises(KeyboardInterrupt):
+        open_cluster()
+    assert events == ["init", "shutdown"]
+
+
 @pytest.mark.parametrize("address", ["what is this", "host:port", "ray://"])
 def test_an_address_that_is_none_is_refused(no_init, address):
     with pytest.raises(ConfigError, match="no Ray cluster answers there"):

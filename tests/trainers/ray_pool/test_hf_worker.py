@@ -56,7 +56,9 @@ def results(futures):
 
 
 def test_it_samples_what_the_generator_in_this_process_samples(policy, worker):
-    for params in ({}, {"temperature": 1.0}, {"temperature": 0.7, "top_k": 5}):
+    [whole] = HFGenerator(policy).generate(requests(policy, 1))
+    stop = (policy.tokenizer.decode(whole.token_ids[3:6]),)
+    for params in ({}, {"stop": stop}, {"temperature": 1.0}, {"temperature": 0.7, "top_k": 5}):
         asked = requests(policy, **params)
         expected = HFGenerator(policy, policy_version=7).generate(asked)
         found = results([worker.submit(request) for request in asked])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import os
 import signal
@@ -18,13 +19,17 @@ from rlgym_llm_trainers.model import load_policy
 from rlgym_llm_trainers.ray_pool import generator as module
 from rlgym_llm_trainers.ray_pool.cluster import open_cluster
 from rlgym_llm_trainers.ray_pool.generator import RayGenerator
+from rlgym_llm_trainers.ray_pool.handle import ActorGoneError
 from rlgym_llm_trainers.starter import starter_model_path
 
 from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.cores import num_cores
 from rlgym_llm.generate import GenerateRequest, SamplingParams
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.specs import Kind
 
+GONE = r"^actor-0 \(pid {}\) is gone: its process was killed or crashed; .{{1,60}}$"
+HAS_CORES = num_cores() >= 2
 PLUGIN = """
     from rlgym_llm import hookimpl
     from rlgym_llm.specs import GeneratorSpec
@@ -60,7 +65,11 @@ def generator(learner, handles, tmp_path_factory):
     plugin.write_text(textwrap.dedent(PLUGIN))
     config = TrainConfig.model_validate(
         {
-            "rollout": {"num_workers": 2, "max_num_seqs": 4, "workers": {"start_timeout_s": 120.0}},
+            "rollout": {
+                "num_workers": 2,
+                "max_num_seqs": 4,
+                "workers": {"start_timeout_s": 120.0, "bind_cores": HAS_CORES},
+            },
             "plugins": [str(plugin)],
         }
     )
@@ -113,6 +122,16 @@ def test_two_processes_sample_every_request_once_and_what_one_process_samples(ge
     assert generator.metrics()["rollout/retried_turns"] == 0
 
 
+@pytest.mark.skipif(not HAS_CORES, reason="needs a core for each of two processes")
+def test_each_process_keeps_to_a_core_of_its_own(generator, handles):
+    first, second = (
+        {frozenset(os.sched_getaffinity(thread)) for thread in threads_of(handle.pid)}
+        for handle in handles
+    )
+    here = sorted(os.sched_getaffinity(0))
+    assert (first, second) == ({frozenset(here[:1])}, {frozenset(here[1:2])})
+
+
 def test_what_is_sampled_follows_the_learners_weights_with_every_sync(generator, learner):
     asked = requests(generator, 8)
     before = generator.generate(asked)
@@ -144,6 +163,8 @@ def test_a_killed_process_loses_nothing_and_its_replacement_has_the_current_weig
     futures = [generator._pool.submit(request) for request in asked]
     next(as_completed(futures, timeout=60))
     os.kill(handles[0].pid, signal.SIGKILL)  # with as many in flight as it takes
+    with pytest.raises(ActorGoneError, match=GONE.format(handles[0].pid)):
+        asyncio.run(handles[0].ready())
     found = [future.result(timeout=120) for future in futures]
     assert ids(found) == ids(expected)
     metrics = generator.metrics()
@@ -181,6 +202,10 @@ def until(is_so):
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def threads_of(pid):
+    return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
 
 
 def is_alive(pid):

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from rlgym_llm_trainers.hf_generator import HFGenerator
 from rlgym_llm_trainers.vllm_engine.generator import VLLMGenerator
 from rlgym_llm_trainers.weight_sync.files import WeightFiles
 from rlgym_llm_trainers.weight_sync.guard import CanaryGuard
 
 from rlgym_llm.errors import GeneratorError, WeightSyncError
-from rlgym_llm.generate import SamplingParams
+from rlgym_llm.generate import GenerateRequest, SamplingParams
 from rlgym_llm.types import FinishReason, Message
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -75,6 +76,65 @@ def test_budgets_stop_ids_and_seeds_of_any_size(generator, starter, requests_for
     assert of_cut.token_ids == whole.token_ids[:2]
     assert of_stopped.token_ids == whole.token_ids[:1]
     assert of_stopped.finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_stop_strings_end_where_transformers_ends_them(
+    generator, starter, requests_for, largest_difference, temperature: float
+) -> None:
+    requests = requests_for(starter, 16, temperature=temperature)
+    whole = generator.generate(requests)
+    texts = [starter.tokenizer.decode(c.token_ids) for c in whole]
+    stop = (texts[0][4:9], texts[1][10:14], texts[2][-12:])  # the last with its special token
+    asked = [replace(one, params=replace(one.params, stop=stop)) for one in requests]
+    mixed = [*asked, *requests[:2]]
+    completions = generator.generate(mixed)
+    for request, done, free in zip(mixed, completions, [*whole, *whole[:2]], strict=True):
+        size = next(
+            size
+            for size in range(1, free.num_tokens + 1)
+            if size == free.num_tokens
+            or any(
+                one in starter.tokenizer.decode(free.token_ids[:size])
+                for one in request.params.stop
+            )
+        )
+        assert done.token_ids == free.token_ids[:size]
+        assert done.version_spans == ((0, size, 0),)
+        assert len(done.logprobs) == size
+        if size < free.num_tokens:
+            assert done.finish_reason is FinishReason.STOP
+    cut = zip(completions[:16], whole, strict=True)
+    assert sum(done.num_tokens < free.num_tokens for done, free in cut) > 2
+    assert [c.token_ids for c in completions[-2:]] == [c.token_ids for c in whole[:2]]
+    assert largest_difference(starter, mixed, completions) < TOLERANCE
+    if temperature == 0:
+        theirs = HFGenerator(starter).generate(mixed)
+        assert [c.token_ids for c in completions] == [c.token_ids for c in theirs]
+        assert [(c.text, c.finish_reason) for c in completions] == [
+            (c.text, c.finish_reason) for c in theirs
+        ]
+
+
+def test_a_stop_string_in_characters_that_tokens_split(generator, starter, perturb) -> None:
+    """All but random weights say random bytes, and now and then a character of two of them."""
+    perturb(starter, seed=1)
+    with torch.no_grad():
+        starter.model.get_output_embeddings().weight.mul_(0.02)  # all but uniform
+    generator.sync(1)
+    prompt = tuple(starter.tokenizer("hi")["input_ids"])
+    stop = tuple(map(chr, range(0x80, 0x800)))
+    params = SamplingParams(max_new_tokens=64, stop=stop)
+    requests = [GenerateRequest(prompt_token_ids=prompt, params=params, seed=i) for i in range(32)]
+    text_of, num_met = starter.tokenizer.decode, 0
+    for done in generator.generate(requests):
+        assert not set(stop) & set(text_of(done.token_ids[:-1]))
+        is_met = bool(set(stop) & set(text_of(done.token_ids)))
+        ended = done.token_ids[-1] in starter.eos_token_ids
+        assert done.finish_reason is (FinishReason.STOP if is_met or ended else FinishReason.LENGTH)
+        assert is_met or ended or done.num_tokens == 64
+        num_met += is_met
+    assert num_met > 3
 
 
 def test_a_later_turn_goes_on_by_ids(generator, starter, requests_for, largest_difference) -> None:

@@ -39,7 +39,8 @@ def test_two_steps_learn_from_what_vllm_sampled(tmp_path, num_workers: int) -> N
         assert row["timing_s/update_weights"] > 0
         assert row["actor/grad_norm"] > 0
     assert (tmp_path / "run" / "model" / "model.safetensors").exists()
-    assert "Traceback" not in done.stderr
+    for noise in ("Traceback", "Triton", "NUMA"):
+        assert noise not in done.stderr
 
 
 def test_generation_runs_ahead_and_is_corrected(tmp_path) -> None:

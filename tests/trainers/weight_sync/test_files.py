@@ -279,6 +279,17 @@ def test_shared_memory_where_it_has_room_for_two_versions(tmp_path, monkeypatch,
         assert made.publish(filled(0), 0).parents[1].name == name  # 12 kB
 
 
+def test_a_folder_of_the_users_has_room_for_two_versions_or_is_refused_at_once(
+    files, tmp_path, monkeypatch
+):
+    free(monkeypatch, 20_000)
+    with pytest.raises(WeightSyncError, match=f"no room in {tmp_path} for weights of"):
+        files.publish(filled(0), 0)  # 12 kB: the second one would end the run
+    assert list(tmp_path.iterdir()) == []
+    free(monkeypatch, 40_000)
+    assert files.publish(filled(0), 0).exists()
+
+
 def test_without_shared_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path / "none")
     monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))

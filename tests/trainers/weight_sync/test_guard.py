@@ -72,10 +72,10 @@ def test_from_config(policy):
         return RolloutConfig(max_model_len=max_model_len, weight_sync=WeightSyncConfig(**sync))
 
     assert CanaryGuard.from_config(policy, config(canary=False)) is None
-    short = CanaryGuard.from_config(policy, config(max_model_len=20))
-    assert {len(sequence) for sequence in short.sequences} == {19}
+    short = CanaryGuard.from_config(policy, config(max_model_len=12))
+    assert {len(sequence) for sequence in short.sequences} == {11}
     loose = CanaryGuard.from_config(policy, config(canary_tolerance=50.0))
-    wrong = [[0.0] * 31] * 4
+    wrong = [[0.0] * 15] * 4
     assert 0 < loose.expect(0)("one", wrong) < 50
     strict = CanaryGuard.from_config(policy, config())
     with pytest.raises(WeightSyncError, match=r"allowed 0\.001"):

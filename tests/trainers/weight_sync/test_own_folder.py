@@ -77,6 +77,32 @@ def test_what_a_killed_run_left_is_removed_and_a_living_one_kept(tmp_path):
         assert set(tmp_path.iterdir()) == {ours.path, bystander}
 
 
+def test_a_terminated_run_removes_it_and_ends_as_it_would_have(tmp_path):
+    with hold(tmp_path, "wait") as process:
+        assert os.path.exists(process.stdout.readline().strip())
+        process.terminate()
+        assert process.wait(timeout=60) == -signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_that_somebody_attends_to_stays_theirs(tmp_path):
+    def mine(*_):
+        raise AssertionError("nobody sends it")
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert before is signal.SIG_DFL
+    with own_folder(tmp_path):
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    signal.signal(signal.SIGTERM, mine)
+    try:
+        with own_folder(tmp_path):
+            assert signal.getsignal(signal.SIGTERM) is mine
+        assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def own_folder(root):
     return contextlib.closing(OwnFolder(root))
 

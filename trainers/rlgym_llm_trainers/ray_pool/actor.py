@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from rlgym_llm.errors import GeneratorError, UserError, WeightSyncError
+from rlgym_llm.errors import GeneratorError, UserError, WeightSyncError, one_line
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
-from rlgym_llm_trainers.ray_pool.handle import ActorGoneError
+from rlgym_llm_trainers.ray_pool.binding import bind_process
+from rlgym_llm_trainers.ray_pool.handle import ActorGoneError, cause_of_death
 from rlgym_llm_trainers.ray_pool.worker import (
     SamplingWorker,
     TransferCall,
@@ -24,13 +26,17 @@ from rlgym_llm_trainers.ray_pool.worker import (
 
 __all__ = ["ActorResources", "RayHandle", "SamplingActor", "start_actor"]
 
+_LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 class SamplingActor:
     """What runs in the process: a worker, asked from outside. Its errors cross as plain ones."""
 
-    def __init__(self, spec: WorkerSpec) -> None:
+    def __init__(self, spec: WorkerSpec, cores: Sequence[int] = ()) -> None:
+        """``cores`` is what the process is kept on, before anything starts threads; () is all."""
+        if cores:
+            bind_process(cores)
         self._worker: SamplingWorker | None = None
         self._failure: Exception | None = None
         try:
@@ -85,7 +91,7 @@ async def _crossing(work: Awaitable[T]) -> T:
 
 def _plain(error: Exception) -> Exception:
     """The error as one that every process can unpickle, its kind kept as far as the pool asks."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = one_line(error)
     for kind in (UserError, WeightSyncError, GeneratorError):
         if isinstance(error, kind):
             plain: Exception = kind(text)
@@ -108,11 +114,23 @@ class ActorResources:
     """Calls that wait in it at a time."""
     cores: tuple[int, ...] = ()
     """Of this machine, shared out by place; empty where that is left to the system."""
+    binds: bool = False
+    """Whether a process is kept on its share of them."""
 
     @property
     def num_threads(self) -> int:
         """Whole cores, at least one."""
         return max(1, math.floor(self.num_cpus))
+
+    def own_cores(self, place: int) -> tuple[int, ...]:
+        """The share of this place, as many as it has threads; () where there are not as many left.
+
+        >>> ActorResources(num_cpus=2, cores=(0, 1, 4, 5, 6)).own_cores(1)
+        (4, 5)
+        """
+        first = place * self.num_threads
+        cores = self.cores[first : first + self.num_threads]
+        return cores if len(cores) == self.num_threads else ()
 
     def env_vars(self, place: int) -> dict[str, str]:
         """Environment of the process in this place.
@@ -120,13 +138,11 @@ class ActorResources:
         >>> ActorResources(num_cpus=2, cores=(0, 1, 2, 3)).env_vars(1)["VLLM_CPU_OMP_THREADS_BIND"]
         '2,3'
         """
-        first = place * self.num_threads
-        cores = self.cores[first : first + self.num_threads]
-        is_own = len(cores) == self.num_threads
+        cores = ",".join(map(str, self.own_cores(place)))
         return {
             "OMP_NUM_THREADS": str(self.num_threads),
             # For engines that start processes of their own; within this one vLLM binds nothing.
-            "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)) if is_own else "nobind",
+            "VLLM_CPU_OMP_THREADS_BIND": cores or "nobind",
         }
 
 
@@ -182,8 +198,9 @@ class RayHandle:
             cause = error.cause if isinstance(error.cause, Exception) else error
             raise cause from None
         except RayError as error:  # the actor, its node or the way to it
-            reason = " ".join(str(error).split())[:300]
+            _LOG.debug("%s: %s", self._name, error)
             pid = f" (pid {self.pid})" if self.pid is not None else ""
+            reason = cause_of_death(str(error))
             raise ActorGoneError(f"{self._name}{pid} is gone: {reason}") from None
 
 
@@ -201,6 +218,6 @@ def start_actor(spec: WorkerSpec, name: str, place: int, resources: ActorResourc
             max_task_retries=0,
             runtime_env={"env_vars": resources.env_vars(place)},
         )
-        .remote(spec)
+        .remote(spec, resources.own_cores(place) if resources.binds else ())
     )
     return RayHandle(actor, name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rlgym_llm.errors import ConfigError, UserError
+from rlgym_llm.errors import ConfigError, UserError, one_line
 
 __all__ = ["Cluster", "open_cluster"]
 
@@ -94,7 +94,7 @@ def open_cluster(address: str | None = None, *, num_cpus: int | None = None) -> 
         if not isinstance(error, Exception):
             raise
         where = "on this machine" if address is None else f"at rollout.workers.address {address}"
-        raise ConfigError(f"no Ray {where}: {_line(error)}{_token_hint(error)}") from error
+        raise ConfigError(f"no Ray {where}: {one_line(error, 300)}{_token_hint(error)}") from error
     return Cluster(is_own=True, is_local=address is None)
 
 
@@ -110,8 +110,8 @@ def _check_answers(address: str) -> None:
             return
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"rollout.workers.address {address}: no Ray cluster answers there ({_line(error)}); "
-            "start one with `ray start --head`, or leave the address out"
+            f"rollout.workers.address {address}: no Ray cluster answers there "
+            f"({one_line(error, 300)}); start one with `ray start --head`, or leave the address out"
         ) from error
 
 
@@ -166,7 +166,3 @@ def _token_hint(error: BaseException | None) -> str:
             )
         error = error.__cause__
     return ""
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -11,8 +11,8 @@ from rlgym_llm.errors import GeneratorError
 from rlgym_llm_trainers.ray_pool.handle import (
     ActorGoneError,
     DeadlineError,
+    in_words,
     is_final,
-    one_line,
     within,
 )
 from rlgym_llm_trainers.ray_pool.place import Actor, Job, Place, PoolLimits, State
@@ -109,7 +109,7 @@ class Dispatcher:
         except Exception as error:
             actor.take_off(job)
             if is_final(error):
-                job.settle(_caused(f"a turn cannot be sampled: {one_line(error)}", error))
+                job.settle(_caused(f"a turn cannot be sampled: {in_words(error)}", error))
             else:
                 self._retry(job, actor, error)
                 self._blame(actor, error)
@@ -130,7 +130,7 @@ class Dispatcher:
         first = job.first_error
         attempts = f"{len(job.failed_on)} attempts ({', '.join(job.failed_on)})"
         job.settle(
-            _caused(f"a turn was not sampled in {attempts}; the first: {one_line(first)}", first)
+            _caused(f"a turn was not sampled in {attempts}; the first: {in_words(first)}", first)
         )
 
     def _blame(self, actor: Actor, error: Exception) -> None:
@@ -139,7 +139,7 @@ class Dispatcher:
         if isinstance(error, ActorGoneError | DeadlineError):
             self.lose(actor, error)
         elif actor.num_failed >= self._limits.evict_after:
-            what = f"{actor.name} failed {actor.num_failed} times in a row: {one_line(error)}"
+            what = f"{actor.name} failed {actor.num_failed} times in a row: {in_words(error)}"
             self.lose(actor, _caused(what, error))
 
 

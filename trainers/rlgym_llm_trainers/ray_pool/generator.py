@@ -21,6 +21,7 @@ from rlgym_llm.types import Completion
 from rlgym_llm_trainers.chat import ChatEncoder
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.ray_pool.actor import ActorResources, start_actor
+from rlgym_llm_trainers.ray_pool.binding import check_binding
 from rlgym_llm_trainers.ray_pool.cluster import Cluster, open_cluster
 from rlgym_llm_trainers.ray_pool.place import PoolLimits
 from rlgym_llm_trainers.ray_pool.pool import ActorPool
@@ -246,6 +247,7 @@ def _own_address(cluster: Cluster) -> str:
 def _resources(config: TrainConfig, cluster: Cluster, *, device: str) -> ActorResources:
     """What each process gets; ConfigError where this machine has less than all need together."""
     rollout = config.rollout
+    check_binding(rollout, device, is_own=cluster.is_local)  # one that was there already is not
     num_gpus = rollout.workers.num_gpus
     if num_gpus is None:
         num_gpus = float(rollout.tensor_model_parallel_size) if device == "cuda" else 0.0
@@ -254,6 +256,7 @@ def _resources(config: TrainConfig, cluster: Cluster, *, device: str) -> ActorRe
         num_gpus=num_gpus,
         max_concurrency=4 * max_in_flight(rollout.max_num_seqs),
         cores=tuple(sorted(os.sched_getaffinity(0))) if cluster.is_local else (),
+        binds=rollout.workers.bind_cores,
     )
     if cluster.is_local:
         there = cluster.resources()

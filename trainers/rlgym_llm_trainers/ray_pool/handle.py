@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from rlgym_llm.errors import GeneratorError, RlgymError
+from rlgym_llm.errors import GeneratorError, RlgymError, describe, one_line
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
 from rlgym_llm_trainers.ray_pool.worker import TransferCall
 
-__all__ = ["ActorGoneError", "ActorHandle", "DeadlineError", "is_final", "one_line", "within"]
+__all__ = [
+    "ActorGoneError",
+    "ActorHandle",
+    "DeadlineError",
+    "cause_of_death",
+    "in_words",
+    "is_final",
+    "within",
+]
 
 T = TypeVar("T")
+_DETAIL = "Worker exit detail: "
+_GUESSES = (" Some common causes", " There are some potential root causes")
 
 
 class ActorGoneError(GeneratorError):
@@ -67,16 +78,29 @@ def is_final(error: BaseException) -> bool:
     return isinstance(error, ValueError) or bool(getattr(error, "is_final", False))
 
 
-def one_line(error: BaseException | None) -> str:
+def in_words(error: BaseException | None) -> str:
     """An error in a line, with its kind where that is none of this project's.
 
-    >>> one_line(KeyError("x")), one_line(GeneratorError("out of memory"))
+    >>> in_words(KeyError("x")), in_words(GeneratorError("out of memory"))
     ("KeyError: 'x'", 'out of memory')
     """
-    text = " ".join(str(error).split())
-    if isinstance(error, RlgymError) and text:
-        return text
-    return f"{type(error).__name__}: {text}".removesuffix(": ")
+    return one_line(error) if isinstance(error, RlgymError) else describe(error)
+
+
+def cause_of_death(told: str) -> str:
+    r"""Why a process died, out of the many lines that Ray tells: no names, ids and guesses.
+
+    >>> cause_of_death("The actor died.\n\tpid: 7\nIt was killed by `ray.kill`.")
+    'It was killed by `ray.kill`.'
+    """
+    first, *more = [line for line in told.splitlines() if line[:1].strip()] or [""]
+    cause = one_line(" ".join(more or [first]))
+    cause = cause.partition(_DETAIL)[2] or cause
+    for guesses in _GUESSES:
+        cause = cause.partition(guesses)[0]
+    if "unexpectedly exits with a connection error" in cause:  # all that Ray knows of a kill
+        return "its process was killed or crashed; the system's log tells whether memory ran out"
+    return textwrap.shorten(cause, 200, placeholder=" ...")
 
 
 async def within(seconds: float | None, work: Awaitable[T], what: str) -> T:

@@ -24,8 +24,8 @@ from rlgym_llm_trainers.ray_pool.dispatcher import Dispatcher
 from rlgym_llm_trainers.ray_pool.handle import (
     ActorGoneError,
     ActorHandle,
+    in_words,
     is_final,
-    one_line,
     within,
 )
 from rlgym_llm_trainers.ray_pool.place import Actor, Job, Place, PoolLimits, State
@@ -150,7 +150,7 @@ class ActorPool:
         place.actor = None
         self._first_cause = self._first_cause or place.cause
         if not self._dispatcher.actors:
-            failure = GeneratorError(f"no generator process is left: {one_line(self._first_cause)}")
+            failure = GeneratorError(f"no generator process is left: {in_words(self._first_cause)}")
             failure.__cause__ = self._first_cause
             self._dispatcher.stop(failure)
         else:
@@ -269,7 +269,7 @@ class ActorPool:
             return False
         first = next(iter(errors), None)
         raise WeightSyncError(
-            f"no generator took the weights of version {weights.version}: {one_line(first)}"
+            f"no generator took the weights of version {weights.version}: {in_words(first)}"
         ) from first
 
     async def _metrics(self) -> dict[str, float]:

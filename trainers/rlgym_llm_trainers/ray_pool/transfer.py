@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from rlgym_llm.errors import WeightSyncError
-from rlgym_llm_trainers.ray_pool.handle import DeadlineError, one_line
+from rlgym_llm_trainers.ray_pool.handle import DeadlineError, in_words
 from rlgym_llm_trainers.ray_pool.place import Actor
 from rlgym_llm_trainers.ray_pool.worker import TransferCall
 from rlgym_llm_trainers.weight_sync.cuda import TransferClient
@@ -79,7 +79,7 @@ class PoolTransfer:
             if self._sender is not None:
                 _in_thread(self._sender.close)  # ends a broadcast that waits for the dead
             raise WeightSyncError(
-                f"the {self._name} transfer broke off and cannot be used again: {one_line(cause)}"
+                f"the {self._name} transfer broke off and cannot be used again: {in_words(cause)}"
             ) from cause
         self.is_broken = False
 
@@ -98,7 +98,7 @@ class PoolTransfer:
         assert self._client is not None, "it was made before"
         for actor in self._client.actors:
             if actor not in actors:
-                why = f" ({one_line(actor.lost.result())})" if actor.is_lost else ""
+                why = f" ({in_words(actor.lost.result())})" if actor.is_lost else ""
                 raise WeightSyncError(
                     f"{actor.name} was lost{why}, and {self._name} cannot take a new process in: "
                     "resume the run, or take --rollout.weight_sync.transport shared_memory, with "

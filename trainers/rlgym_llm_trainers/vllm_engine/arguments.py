@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from rlgym_llm_trainers.weight_sync.transport import choose_transport, is_gpu_tr
 __all__ = [
     "EngineSettings",
     "check_engine_kwargs",
+    "check_kept_sets",
     "check_vllm",
     "engine_arguments",
     "set_environment",
@@ -43,8 +45,8 @@ _KEYS = {
 """Arguments that have a key of their own."""
 _FIXED = (
     *("distributed_executor_backend", "enable_chunked_prefill", "generation_config"),
-    *("load_format", "logprobs_mode", "max_logprobs", "skip_tokenizer_init"),
-    "weight_transfer_config",
+    *("load_format", "logprobs_mode", "max_logprobs", "return_sampling_mask"),
+    *("skip_tokenizer_init", "weight_transfer_config"),
 )
 """Arguments that right log-probs and weights hang on."""
 
@@ -74,6 +76,28 @@ def check_vllm() -> None:
         )
 
 
+def check_kept_sets(rollout: RolloutConfig, device: str) -> None:
+    """Raises ConfigError where training needs kept sets and vLLM on ``device`` cannot give them.
+
+    On a GPU it gives them for everything that it samples, so that what is sampled from all ids
+    would come with all ids for every token: validation has to be greedy or cut as well.
+    """
+    if not rollout.is_cut:
+        return
+    cut = f"--rollout.top_p {rollout.top_p:g} --rollout.top_k {rollout.top_k}"
+    if device == "cpu":
+        raise ConfigError(
+            f"{cut}: vLLM on a CPU does not say which tokens they left, so what it samples cannot "
+            "be trained on; take --rollout.name hf, or top_p 1 and top_k -1"
+        )
+    wanted = rollout.val_kwargs
+    if wanted.do_sample and wanted.top_p == 1 and wanted.top_k == -1:
+        raise ConfigError(
+            f"{cut}: vLLM then names the tokens that could have been sampled, in validation too, "
+            "which samples from all of them; give --rollout.val_kwargs.top_p or top_k"
+        )
+
+
 def set_environment(device: str) -> None:
     """Sets what vLLM reads from the environment; before it is imported.
 
@@ -82,7 +106,9 @@ def set_environment(device: str) -> None:
     """
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    level = os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR").upper()
+    if level in logging.getLevelNamesMapping():  # it warns before it reads its own setting
+        logging.getLogger("vllm").setLevel(level)
     if device == "cpu":
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
 
@@ -132,6 +158,7 @@ def engine_arguments(settings: EngineSettings, model: Mapping[str, Any]) -> dict
         arguments.setdefault("max_num_batched_tokens", max(_BATCHED_TOKENS, length or 0))
         arguments["kv_cache_memory_bytes"] = _cache_bytes(rollout, model, length)
     else:
+        arguments["return_sampling_mask"] = rollout.is_cut  # the kept sets
         arguments["gpu_memory_utilization"] = rollout.gpu_memory_utilization
         transport = choose_transport(rollout.weight_sync, settings.device, rollout.num_workers)
         if is_gpu_transport(transport):

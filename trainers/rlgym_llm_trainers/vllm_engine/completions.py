@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlgym_llm.errors import GeneratorError
 from rlgym_llm.generate import GenerateRequest
+from rlgym_llm.kept_sets import KeptSets
 from rlgym_llm.types import Completion, FinishReason, VersionSpan
 
 if TYPE_CHECKING:
@@ -22,37 +23,52 @@ _FINISHED: Mapping[str | None, FinishReason] = {
 }
 
 
-def sampling_params(request: GenerateRequest, *, eos_token_ids: Collection[int]) -> SamplingParams:
+def sampling_params(
+    request: GenerateRequest, *, eos_token_ids: Collection[int], bound: int | None = None
+) -> SamplingParams:
     """VLLM's parameters of one request.
 
     The end-of-text ids are given as stop ids, so that one that was sampled stays among the ids.
+    ``bound`` is the number of ids of the model where the engine gives kept sets, else None: it then
+    samples with a temperature and a top-k alone, so greedy is the likeliest one, of log-prob 0, and
+    no top-k is all ids.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
     wanted = request.params
+    temperature, top_k = wanted.temperature, 0 if wanted.top_k == -1 else wanted.top_k
+    if bound is not None:
+        temperature, top_k = (temperature, top_k or bound) if temperature else (1.0, 1)
     return SamplingParams(
         max_tokens=wanted.max_new_tokens,
-        temperature=wanted.temperature,
+        temperature=temperature,
         top_p=wanted.top_p,
-        top_k=0 if wanted.top_k == -1 else wanted.top_k,
+        top_k=top_k,
         seed=request.seed & (2**63 - 1),  # a larger one would hang the engine
         stop_token_ids=sorted({*eos_token_ids, *wanted.stop_token_ids}),
+        stop=list(wanted.stop),
+        include_stop_str_in_output=True,
+        skip_special_tokens=False,
         logprobs=0,  # of the sampled token alone
         flat_logprobs=True,
-        detokenize=False,
+        detokenize=bool(wanted.stop),  # only to look for them: the text is decoded from the ids
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
 
 
-def scoring_params() -> SamplingParams:
-    """VLLM's parameters for the log-probs of a prompt; it samples one token that nobody wants."""
+def scoring_params(bound: int | None = None) -> SamplingParams:
+    """VLLM's parameters for the log-probs of a prompt; it samples one token that nobody wants.
+
+    ``bound`` as in `sampling_params`.
+    """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
     return SamplingParams(
         max_tokens=1,
         temperature=1.0,
+        top_k=bound or 0,
         prompt_logprobs=0,
         flat_logprobs=True,
         detokenize=False,
@@ -85,6 +101,7 @@ def completion(
         logprobs=logprobs,
         version_spans=_version_spans(output, len(ids)),
         finish_reason=_FINISHED[output.finish_reason],
+        kept_token_ids=_kept_sets(output),
         sampled_by=sampled_by,
     )
 
@@ -94,6 +111,12 @@ def _logprobs(flat: Any, num_tokens: int) -> tuple[float, ...]:
     if len(values) != num_tokens:
         raise GeneratorError(f"vLLM gave {len(values)} log-probs for {num_tokens} tokens")
     return values
+
+
+def _kept_sets(output: CompletionOutput) -> KeptSets | None:
+    if output.sampling_mask is None:
+        return None
+    return KeptSets.of(output.sampling_mask.token_ids)
 
 
 def _version_spans(output: CompletionOutput, num_tokens: int) -> tuple[VersionSpan, ...]:

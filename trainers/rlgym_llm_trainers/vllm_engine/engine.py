@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from rlgym_llm.errors import GeneratorError, UserError
+from rlgym_llm.errors import GeneratorError, UserError, one_line
 from rlgym_llm.generate import GenerateRequest
 from rlgym_llm.types import Completion
 from rlgym_llm_trainers.detokenize import Detokenizer
@@ -49,14 +49,19 @@ class Engine:
         name: str | None = None,
         packs_heads: bool = True,
         is_transferred: bool = False,
+        gives_kept_sets: bool = False,
     ) -> None:
-        """``is_transferred`` has weights come by vLLM's own transport, not by this process."""
+        """``is_transferred`` has weights come by vLLM's own transport, not by this process.
+
+        ``gives_kept_sets`` says that it was made to tell what top-k and top-p left.
+        """
         self._llm = llm
         self._core = llm.llm_engine
         self._detokenize = detokenize
         self._eos_token_ids = frozenset(eos_token_ids)
         self._name = name
         self._vocab_size = llm.llm_engine.model_config.get_vocab_size()
+        self._bound = self._vocab_size if gives_kept_sets else None
         self._weights: ModelWeights | TransferredWeights = (
             TransferredWeights(llm)
             if is_transferred
@@ -83,7 +88,7 @@ class Engine:
         Raises ValueError for a request that no engine of this model can sample: an empty prompt,
         an id that the model does not have, a prompt that fills its context.
         """
-        params = sampling_params(request, eos_token_ids=self._eos_token_ids)
+        params = sampling_params(request, eos_token_ids=self._eos_token_ids, bound=self._bound)
         self._add(key, request.prompt_token_ids, params)
 
     def step(self) -> list[tuple[str, Completion]]:
@@ -100,7 +105,7 @@ class Engine:
         """
         keys = [f"score-{place}" for place in range(len(sequences))]
         for key, sequence in zip(keys, sequences, strict=True):
-            self._add(key, sequence, scoring_params())
+            self._add(key, sequence, scoring_params(self._bound))
         while not self._scored.keys() >= set(keys):
             self._step()
         return [self._scored.pop(key) for key in keys]
@@ -200,7 +205,8 @@ def open_engine(
     """
     check_vllm()
     set_environment(settings.device)
-    arguments = engine_arguments(settings, read_model_config(settings.model_path))
+    model = read_model_config(settings.model_path, trust_remote_code=settings.trust_remote_code)
+    arguments = engine_arguments(settings, model)
     try:
         # It deprecates torch's names at import and warns of libraries that would be quicker.
         with warnings.catch_warnings(action="ignore"):
@@ -212,10 +218,12 @@ def open_engine(
     except UserError:
         raise
     except Exception as error:  # it raises anything from ValueError to its engine's own
-        reason = " ".join(str(error).split())[:400] or type(error).__name__
+        reason = one_line(error, 400)
         raise UserError(
             f"--model {settings.model_path}: vLLM does not load it: {reason}"
         ) from error
+    # It was loaded without a tokenizer, and finds stop strings with the one of its output side.
+    llm.llm_engine.output_processor.tokenizer = tokens.tokenizer
     return Engine(
         llm,
         detokenize=Detokenizer(tokens.tokenizer, tokens.eos_token_ids),
@@ -224,4 +232,5 @@ def open_engine(
         name=name,
         packs_heads=packs_heads,
         is_transferred="weight_transfer_config" in arguments,
+        gives_kept_sets=arguments.get("return_sampling_mask", False),
     )

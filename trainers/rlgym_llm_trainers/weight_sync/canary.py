@@ -14,6 +14,7 @@ from rlgym_llm_trainers.logprobs import token_logprobs
 from rlgym_llm_trainers.model import Policy
 
 __all__ = [
+    "CANARY_LENGTH",
     "Scores",
     "canary_sequences",
     "canary_tolerance",
@@ -25,12 +26,16 @@ __all__ = [
 Scores = Sequence[Sequence[float]]
 """Log-probs of tokens 1.. of each sequence: one fewer than the sequence has tokens."""
 
+CANARY_LENGTH = 16
+"""Ids in a sequence. Scoring costs as much as sampling them, in the generator and in the learner,
+and every matrix of the model shows in every score: more tokens only use more rows of a vocabulary.
+"""
 _MOVED = 1e-4
 """A change of the learner's log-probs that float32 shows in the generator's, whose unit is 1e-6."""
 
 
 def canary_sequences(
-    vocabulary: int | Any, num: int = 4, length: int = 32, seed: int = 0
+    vocabulary: int | Any, num: int = 4, length: int = CANARY_LENGTH, seed: int = 0
 ) -> tuple[tuple[int, ...], ...]:
     """``num`` sequences of ``length`` token ids, the same for the same arguments everywhere.
 

@@ -9,6 +9,7 @@ import torch
 from rlgym_llm.config_rollout import RolloutConfig
 from rlgym_llm_trainers.model import Policy
 from rlgym_llm_trainers.weight_sync.canary import (
+    CANARY_LENGTH,
     Scores,
     canary_sequences,
     canary_tolerance,
@@ -23,9 +24,6 @@ Score = Callable[[Sequence[tuple[int, ...]]], list[list[float]]]
 
 Compare = Callable[[str, Scores], float]
 """Takes a generator's name and its scores; the largest difference, or WeightSyncError."""
-
-
-_LENGTH = 32
 
 
 class CanaryGuard:
@@ -44,7 +42,9 @@ class CanaryGuard:
         self, policy: Policy, *, tolerance: float | None = None, max_length: int | None = None
     ) -> None:
         dtype, device = policy.model.dtype, policy.device
-        length = min(_LENGTH, (max_length or _LENGTH + 1) - 1)  # a generator samples one more
+        length = CANARY_LENGTH
+        if max_length is not None:
+            length = min(length, max_length - 1)  # a generator samples one more
         self.sequences = canary_sequences(policy.tokenizer, length=max(2, length))
         self._policy = policy
         self._tolerance = canary_tolerance(tolerance, dtype=dtype, device=device)

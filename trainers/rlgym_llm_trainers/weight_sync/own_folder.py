@@ -6,9 +6,13 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
+import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 __all__ = ["OwnFolder", "remove_leftovers"]
 
@@ -19,7 +23,8 @@ class OwnFolder:
     """A new folder in ``root`` that nobody else writes in.
 
     This process holds a lock on it for as long as it lives. So a folder without one is a leftover,
-    whatever became of its process and whoever has that process's number now.
+    whatever became of its process and whoever has that process's number now. SIGTERM removes it
+    too, where nobody else attends to that signal.
 
     Raises OSError where ``root`` does not allow a folder.
     """
@@ -32,10 +37,14 @@ class OwnFolder:
         self.path = hidden.with_name(hidden.name[1:])
         hidden.rename(self.path)
         self._remove = weakref.finalize(self, _remove, self.path, lock, os.getpid())
+        self._on_term = _attend_to_term(self._remove)
 
     def close(self) -> None:
         """Removes the folder with all that is in it; a second time does nothing."""
         self._remove()
+        if self._on_term is not None and signal.getsignal(signal.SIGTERM) is self._on_term:
+            with contextlib.suppress(ValueError):  # elsewhere than in the main thread it stays
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def remove_leftovers(root: Path) -> None:
@@ -48,6 +57,21 @@ def remove_leftovers(root: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)
+
+
+def _attend_to_term(remove: Callable[[], object]) -> Callable[..., None] | None:
+    """Has SIGTERM, which would end the process on the spot, ``remove`` first and then end it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return None
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        remove()
+        signal.signal(signum, signal.SIG_DFL)
+        os.kill(os.getpid(), signum)
+
+    signal.signal(signal.SIGTERM, end)
+    return end
 
 
 def _remove(folder: Path, lock: int, pid: int) -> None:

@@ -1,17 +1,19 @@
-"""A collection of rollouts put together from its settings: model, environment, tasks, rewards."""
+"""What a command that samples without training works with: model, environment, tasks, rewards."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.composition.coverage import check_coverage
+from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.errors import ConfigError
 from rlgym_llm.generate import SamplingParams
+from rlgym_llm.plugins import Plugins
 from rlgym_llm.rollout import EpisodeLimits
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.environments import has_validation_tasks, make_env
@@ -23,19 +25,40 @@ from rlgym_llm_trainers.preparation import (
     first_tasks,
     fitting_tasks,
     open_model,
-    training_params,
     turn_batching,
 )
-from rlgym_llm_trainers.rollout_settings import RolloutSettings
-from rlgym_llm_trainers.run_rewards import check_scoring, rewards_of
+from rlgym_llm_trainers.run_rewards import Accuracy, accuracy_of, check_group_size, rewards_of
 from rlgym_llm_trainers.training_generator import TrainingGenerator
 
-__all__ = ["RolloutSession", "open_rollout"]
+__all__ = ["SamplingPlan", "SamplingSession", "open_sampling"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutSession:
-    """All that collecting needs, made and checked."""
+class SamplingPlan:
+    """What a command samples, and the flags by which its errors name the way out."""
+
+    config: TrainConfig
+    plugins: Plugins
+    split: Literal["train", "val"]
+    """Whose tasks are sampled."""
+    max_tasks: int | None
+    """So many of them, the first ones; None is all."""
+    num_samples: int
+    """Rollouts a task."""
+    params: SamplingParams
+    scores_for: Literal["training", "evaluation"] | None
+    """What the rewards are scored for; None where nothing is scored."""
+    samples_flag: str
+    """The flag of ``num_samples``."""
+    split_flag: str = ""
+    """How an error about the split begins."""
+    without_split: str
+    """What to do where the environment has no validation tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingSession:
+    """All that sampling needs, made and checked."""
 
     generator: TrainingGenerator
     tasks: tuple[Task, ...]
@@ -43,6 +66,8 @@ class RolloutSession:
     envs: EnvPool
     composer: RewardComposer | None
     """None where nothing is scored."""
+    accuracy: Accuracy
+    """The reward component that says whether an answer is right; none where nothing is scored."""
     params: SamplingParams
     limits: EpisodeLimits
     batching: Batching | None
@@ -58,48 +83,50 @@ class RolloutSession:
         self.generator.close()
 
 
-def open_rollout(settings: RolloutSettings, note: Callable[[str], None]) -> RolloutSession:
+def open_sampling(plan: SamplingPlan, note: Callable[[str], None]) -> SamplingSession:
     """Makes the session. Raises UserError, in one line, for whatever cannot work.
 
     What costs little is checked first, so that a typing error does not wait for a model.
     """
-    config, plugins = settings.config, settings.plugins
+    config, plugins = plan.config, plan.plugins
     source = find_model(config, plugins)
-    if settings.split == "val" and not has_validation_tasks(config, plugins):
+    if plan.split == "val" and not has_validation_tasks(config, plugins):
         raise ConfigError(
-            f"--split val: environment {config.env.id} has no validation tasks of its own; "
-            "give --data.val, or --split train"
+            f"{plan.split_flag}environment {config.env.id} has no validation tasks of its own; "
+            f"{plan.without_split}"
         )
-    env = make_env(config, plugins, role=settings.split)
-    rewards, composer = None, None
-    if settings.is_scored:
+    env = make_env(config, plugins, role=plan.split)
+    evaluation = plan.scores_for == "evaluation"
+    rewards, composer, accuracy = None, None, Accuracy()
+    if plan.scores_for is not None:
         rewards = rewards_of(config, env)
-        composer = RewardComposer(rewards, plugins)
-        check_scoring(config, composer)
+        composer = RewardComposer(rewards, plugins, evaluation=evaluation)
+        check_group_size(composer, plan.num_samples, flag=plan.samples_flag)
+        accuracy = accuracy_of(env, rewards, plugins)
     policy, generator = open_model(config, source)
     with closed_on_error(generator):
-        kind = "training" if settings.split == "train" else "validation"
-        first = first_tasks(env, settings.max_tasks)
+        kind = "training" if plan.split == "train" else "validation"
+        first = first_tasks(env, plan.max_tasks)
         tasks = fitting_tasks(config, first, generator, note, env=env, kind=kind)
         if rewards is not None:
-            check_coverage(rewards, tasks)
-        params = training_params(config)
+            check_coverage(rewards, tasks, evaluation=evaluation)
         fixed = fixed_settings(
             config,
             plugins,
             policy=policy,
             tasks=tasks,
-            num_samples=settings.group_size,
-            params=params,
+            num_samples=plan.num_samples,
+            params=plan.params,
             rewards=rewards,
         )
-    return RolloutSession(
+    return SamplingSession(
         generator=generator,
         tasks=tasks,
         envs=EnvPool(lambda: env),
         composer=composer,
-        params=params,
+        accuracy=accuracy,
+        params=plan.params,
         limits=episode_limits(config, policy),
         batching=turn_batching(config, generator),
-        fixed={"split": settings.split, **fixed},
+        fixed=fixed,
     )
