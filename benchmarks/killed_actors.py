@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rlgym_llm_trainers.ray_pool.generator import RayGenerator
+    from rlgym_llm_trainers.generators.ray_pool.generator import RayGenerator
 
     from rlgym_llm.types import Rollout, RolloutGroup, Task
 
@@ -69,13 +69,13 @@ def main() -> int:
 
 def open_generator(options: argparse.Namespace) -> RayGenerator:
     """Two actors with the model's weights."""
-    from rlgym_llm_trainers.torch_setup import set_up_torch
+    from rlgym_llm_trainers.models.torch_setup import set_up_torch
 
     set_up_torch(num_threads=1, seed=0)
     import torch
-    from rlgym_llm_trainers.model import load_policy
-    from rlgym_llm_trainers.ray_pool.generator import RayGenerator
-    from rlgym_llm_trainers.starter import starter_model_path
+    from rlgym_llm_trainers.generators.ray_pool.generator import RayGenerator
+    from rlgym_llm_trainers.models.policy import load_policy
+    from rlgym_llm_trainers.models.starter import starter_model_path
 
     from rlgym_llm.config_schema import TrainConfig
     from rlgym_llm.plugins import Plugins

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlgym_llm_trainers.batch import TrainingSample
+from rlgym_llm_trainers.learner.batch import TrainingSample
 from side import Answer
 
 __all__ = ["SIDES", "Workload", "side_of"]
@@ -70,9 +70,9 @@ class Workload:
 def side_of(side: str, model: str | None, workload: Workload) -> Answer:
     """What answers a question with the seconds of one step and the peak memory so far."""
     import torch
-    from rlgym_llm_trainers.model import load_policy
-    from rlgym_llm_trainers.starter import starter_model_path
-    from rlgym_llm_trainers.torch_setup import set_up_torch
+    from rlgym_llm_trainers.models.policy import load_policy
+    from rlgym_llm_trainers.models.starter import starter_model_path
+    from rlgym_llm_trainers.models.torch_setup import set_up_torch
 
     set_up_torch(num_threads=None, seed=0)
     policy = load_policy(model or starter_model_path(), device=torch.device("cpu"))
@@ -117,8 +117,8 @@ def _bare(policy: Any, workload: Workload) -> tuple[Callable[..., Any], Step]:
 
 def _ours(policy: Any, workload: Workload) -> tuple[Callable[..., Any], Step]:
     """The learner; a forward pass beforehand, outside the time, says what the policy thought."""
-    from rlgym_llm_trainers.learner import Learner
-    from rlgym_llm_trainers.losses import ppo_clip_loss
+    from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
+    from rlgym_llm_trainers.learner.learner import Learner
 
     from rlgym_llm.config_schema import ActorConfig
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Sequence
 
 import torch
-from rlgym_llm_trainers.hf_generator import HFGenerator
-from rlgym_llm_trainers.model import Policy
+from rlgym_llm_trainers.generators.hf_generator import HFGenerator
+from rlgym_llm_trainers.models.policy import Policy
 
 from rlgym_llm import hookimpl
 from rlgym_llm.config_schema import TrainConfig

@@ -90,7 +90,7 @@ def main() -> int:
 
 def model_folder(path: str | None) -> Path:
     """The model's folder, or the starter model's."""
-    from rlgym_llm_trainers.starter import starter_model_path
+    from rlgym_llm_trainers.models.starter import starter_model_path
 
     return Path(path) if path else starter_model_path()
 
@@ -185,7 +185,7 @@ def requests(wanted: Sequence[int], *, seed: int, vocabulary: int) -> list[Gener
 
 def vocabulary_size(model: str) -> int:
     """Ids that the model has."""
-    from rlgym_llm_trainers.token_side import read_model_config
+    from rlgym_llm_trainers.models.token_side import read_model_config
 
     size: int = read_model_config(model)["vocab_size"]
     return size

@@ -47,7 +47,7 @@ def sides_of(
     process: str, model: str, *, threads: int, max_num_seqs: int, max_model_len: int
 ) -> dict[str, Sample]:
     """The sides that this process serves, ready to sample."""
-    from rlgym_llm_trainers.torch_setup import set_up_torch
+    from rlgym_llm_trainers.models.torch_setup import set_up_torch
 
     set_up_torch(num_threads=None, seed=0)
     if process == "transformers":
@@ -66,17 +66,17 @@ def sides_of(
 def _engine(model: str, rollout: dict[str, Any]) -> dict[str, Sample]:
     """Bare vLLM and our generator, over one and the same engine."""
     import torch
-    from rlgym_llm_trainers.detokenize import Detokenizer
-    from rlgym_llm_trainers.model import load_policy
-    from rlgym_llm_trainers.token_side import read_model_config
-    from rlgym_llm_trainers.vllm_engine.arguments import (
+    from rlgym_llm_trainers.generators.vllm_engine.arguments import (
         EngineSettings,
         engine_arguments,
         set_environment,
     )
-    from rlgym_llm_trainers.vllm_engine.completions import sampling_params
-    from rlgym_llm_trainers.vllm_engine.engine import Engine
-    from rlgym_llm_trainers.vllm_engine.generator import VLLMGenerator
+    from rlgym_llm_trainers.generators.vllm_engine.completions import sampling_params
+    from rlgym_llm_trainers.generators.vllm_engine.engine import Engine
+    from rlgym_llm_trainers.generators.vllm_engine.generator import VLLMGenerator
+    from rlgym_llm_trainers.models.detokenize import Detokenizer
+    from rlgym_llm_trainers.models.policy import load_policy
+    from rlgym_llm_trainers.models.token_side import read_model_config
 
     from rlgym_llm.config_rollout import RolloutConfig
 
@@ -114,8 +114,8 @@ def _ray(model: str, rollout: dict[str, Any]) -> Sample:
     import atexit
 
     import torch
-    from rlgym_llm_trainers.model import load_policy
-    from rlgym_llm_trainers.ray_pool.generator import RayGenerator
+    from rlgym_llm_trainers.generators.ray_pool.generator import RayGenerator
+    from rlgym_llm_trainers.models.policy import load_policy
 
     from rlgym_llm.config_schema import TrainConfig
     from rlgym_llm.plugins import Plugins
@@ -134,7 +134,7 @@ def _ray(model: str, rollout: dict[str, Any]) -> Sample:
 def _transformers(model: str) -> Sample:
     """The model's own ``generate``, as TRL calls it: one batch, padded, to the longest budget."""
     import torch
-    from rlgym_llm_trainers.model import load_policy
+    from rlgym_llm_trainers.models.policy import load_policy
     from transformers import GenerationConfig
 
     policy = load_policy(model, device=torch.device("cpu"))

@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlgym_llm_trainers.model import Policy
-    from rlgym_llm_trainers.vllm_engine.engine import Engine
+    from rlgym_llm_trainers.generators.vllm_engine.engine import Engine
+    from rlgym_llm_trainers.models.policy import Policy
 
 SHARED_MEMORY = Path("/dev/shm")
 OURS = ("write", "load", "of it repacked", "learner scores", "engine scores")
@@ -76,20 +76,20 @@ def main() -> int:
 
 def open_both(path: str | None) -> tuple[Policy, Any, Engine]:
     """The learner's model, vLLM with the same weights, and our engine over that vLLM."""
-    from rlgym_llm_trainers.torch_setup import set_up_torch
+    from rlgym_llm_trainers.models.torch_setup import set_up_torch
 
     set_up_torch(num_threads=None, seed=0)
     import torch
-    from rlgym_llm_trainers.detokenize import Detokenizer
-    from rlgym_llm_trainers.model import load_policy
-    from rlgym_llm_trainers.starter import starter_model_path
-    from rlgym_llm_trainers.token_side import read_model_config
-    from rlgym_llm_trainers.vllm_engine.arguments import (
+    from rlgym_llm_trainers.generators.vllm_engine.arguments import (
         EngineSettings,
         engine_arguments,
         set_environment,
     )
-    from rlgym_llm_trainers.vllm_engine.engine import Engine
+    from rlgym_llm_trainers.generators.vllm_engine.engine import Engine
+    from rlgym_llm_trainers.models.detokenize import Detokenizer
+    from rlgym_llm_trainers.models.policy import load_policy
+    from rlgym_llm_trainers.models.starter import starter_model_path
+    from rlgym_llm_trainers.models.token_side import read_model_config
 
     from rlgym_llm.config_rollout import RolloutConfig
 
@@ -114,9 +114,9 @@ def open_both(path: str | None) -> tuple[Policy, Any, Engine]:
 
 def run_rounds(policy: Policy, llm: Any, engine: Engine, rounds: int, scratch: Path) -> Times:
     """Seconds of each part in each round."""
-    from rlgym_llm_trainers.weight_sync.files import WeightFiles, read_weights
-    from rlgym_llm_trainers.weight_sync.guard import CanaryGuard
-    from rlgym_llm_trainers.weight_sync.update import run_update
+    from rlgym_llm_trainers.generators.weight_sync.files import WeightFiles, read_weights
+    from rlgym_llm_trainers.generators.weight_sync.guard import CanaryGuard
+    from rlgym_llm_trainers.generators.weight_sync.update import run_update
 
     times: Times = {part: [] for part in (*OURS, *VLLM)}
     guard = CanaryGuard(policy)
@@ -188,7 +188,7 @@ def timed(times: list[float]) -> Iterator[None]:
 @contextmanager
 def repacking() -> Iterator[list[float]]:
     """Notes the seconds of every matrix that is packed anew in the block; the rest is copying."""
-    from rlgym_llm_trainers.vllm_engine import weights
+    from rlgym_llm_trainers.generators.vllm_engine import weights
 
     pack, found = weights._pack, list[float]()
 
@@ -223,10 +223,10 @@ def show_sides(times: Times) -> bool:
 def step_seconds(policy: Policy, engine: Engine, num_tokens: int) -> float:
     """Seconds of one step: 64 sequences sampled and learned from."""
     import numpy as np
-    from rlgym_llm_trainers.batch import CONTEXT_VERSION, TrainingSample
-    from rlgym_llm_trainers.learner import Learner
-    from rlgym_llm_trainers.losses import ppo_clip_loss
-    from rlgym_llm_trainers.vllm_engine.generator import VLLMGenerator
+    from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
+    from rlgym_llm_trainers.generators.vllm_engine.generator import VLLMGenerator
+    from rlgym_llm_trainers.learner.batch import CONTEXT_VERSION, TrainingSample
+    from rlgym_llm_trainers.learner.learner import Learner
 
     from rlgym_llm.config_schema import ActorConfig
     from rlgym_llm.generate import GenerateRequest, SamplingParams

@@ -57,13 +57,13 @@ def weigh(correct: float, formatted: float, length: float) -> RewardsConfig:
 
 def sample(num_tasks: int, num_samples: int) -> list[Rollout]:
     """Answers of the starter model to starter problems, siblings side by side."""
-    from rlgym_llm_trainers.torch_setup import set_up_torch
+    from rlgym_llm_trainers.models.torch_setup import set_up_torch
 
     set_up_torch(num_threads=None, seed=0)
     import torch
-    from rlgym_llm_trainers.hf_generator import HFGenerator
-    from rlgym_llm_trainers.model import load_policy
-    from rlgym_llm_trainers.starter import starter_model_path
+    from rlgym_llm_trainers.generators.hf_generator import HFGenerator
+    from rlgym_llm_trainers.models.policy import load_policy
+    from rlgym_llm_trainers.models.starter import starter_model_path
 
     from rlgym_llm.env_pool import EnvPool
     from rlgym_llm.generate import SamplingParams

@@ -27,9 +27,9 @@ from multi_turn_recipe import (
     play_guesses,
     starter_envs,
 )
-from rlgym_llm_trainers.chat import prompt_ids, reply_ids
-from rlgym_llm_trainers.hf_generator import HFGenerator
-from rlgym_llm_trainers.model import load_policy
+from rlgym_llm_trainers.generators.hf_generator import HFGenerator
+from rlgym_llm_trainers.models.chat import prompt_ids, reply_ids
+from rlgym_llm_trainers.models.policy import load_policy
 
 from rlgym_llm.compose import RewardComposer
 from rlgym_llm.env_pool import EnvPool

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 import pytest
-from rlgym_llm_trainers.advantages import AdvantageInputs
-from rlgym_llm_trainers.advantages.gdpo import gdpo
-from rlgym_llm_trainers.advantages.groups import grpo
+from rlgym_llm_trainers.algorithms.advantages import AdvantageInputs
+from rlgym_llm_trainers.algorithms.advantages.gdpo import gdpo
+from rlgym_llm_trainers.algorithms.advantages.groups import grpo
 
 from rlgym_llm import CardStatus, Plugins, Reward, ScoreStatus
 from rlgym_llm.cli import main

@@ -27,9 +27,9 @@ __all__ = ["try_env"]
 
 # By name: the core knows no trainer.
 _MODEL_OPENERS = (
-    "rlgym_llm_trainers.torch_setup:set_up_torch",
-    "rlgym_llm_trainers.preparation:find_model",
-    "rlgym_llm_trainers.preparation:open_model",
+    "rlgym_llm_trainers.models.torch_setup:set_up_torch",
+    "rlgym_llm_trainers.training.preparation:find_model",
+    "rlgym_llm_trainers.training.preparation:open_model",
 )
 
 

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 import torch
 import torch.nn.functional as F
-from rlgym_llm_trainers.model import Policy
+from rlgym_llm_trainers.models.policy import Policy
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.models.llama.modeling_llama import LlamaRMSNorm

@@ -10,16 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rlgym_llm_trainers.aggregate import aggregate, count_tokens
-from rlgym_llm_trainers.batch import collate, sample_from_rollout, split_micro_batches, with_stream
-from rlgym_llm_trainers.kept_sets import KeptRows, KeptSetsRecorder
-from rlgym_llm_trainers.kl import kl_penalty
-from rlgym_llm_trainers.logprobs import hidden_to_logprobs, token_logprobs
-from rlgym_llm_trainers.losses import PolicyLossInputs, kl_loss, ppo_clip_loss
-from rlgym_llm_trainers.losses.gspo import gspo_loss
-from rlgym_llm_trainers.metrics import finalize, length_metrics
-from rlgym_llm_trainers.sampling import keep_top
-from rlgym_llm_trainers.shaping import kl_metrics, penalized
+from rlgym_llm_trainers.algorithms.aggregate import aggregate, count_tokens
+from rlgym_llm_trainers.algorithms.kept_sets import KeptRows, KeptSetsRecorder
+from rlgym_llm_trainers.algorithms.kl import kl_penalty
+from rlgym_llm_trainers.algorithms.logprobs import hidden_to_logprobs, token_logprobs
+from rlgym_llm_trainers.algorithms.losses import PolicyLossInputs, kl_loss, ppo_clip_loss
+from rlgym_llm_trainers.algorithms.losses.gspo import gspo_loss
+from rlgym_llm_trainers.algorithms.metrics import finalize, length_metrics
+from rlgym_llm_trainers.generators.sampling import keep_top
+from rlgym_llm_trainers.learner.batch import (
+    collate,
+    sample_from_rollout,
+    split_micro_batches,
+    with_stream,
+)
+from rlgym_llm_trainers.learner.reward_kl import kl_metrics, penalized
 
 from rlgym_llm.types import Completion, Rollout, Task, Turn
 
@@ -28,8 +33,8 @@ pytestmark = pytest.mark.data
 AREAS = {"loss", "kl", "mask", "logprob"}
 
 ELSEWHERE = {
-    "loss-filtered_token_inf_times_zero": "test_correction.py",
-    "loss-tis_cap_direction": "test_correction.py",
+    "loss-filtered_token_inf_times_zero": "algorithms/test_correction.py",
+    "loss-tis_cap_direction": "algorithms/test_correction.py",
 }
 """Cases with a test in the file of what they are about."""
 

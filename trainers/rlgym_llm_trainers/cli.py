@@ -10,9 +10,9 @@ from rlgym_llm.cli import INTERRUPTED, guarded
 from rlgym_llm.config import format_config, parse_command
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.plugins import Plugins
-from rlgym_llm_trainers.command_words import over_starter_run
-from rlgym_llm_trainers.starter import STARTER_DATA_SOURCE
-from rlgym_llm_trainers.torch_setup import set_up_torch
+from rlgym_llm_trainers.commands.command_words import over_starter_run
+from rlgym_llm_trainers.models.starter import STARTER_DATA_SOURCE
+from rlgym_llm_trainers.models.torch_setup import set_up_torch
 
 __all__ = ["main"]
 
@@ -29,9 +29,9 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     # Past this line Gymnasium is needed, and in `_train` torch: --help waits for neither.
     from rlgym_llm.compose import RewardComposer
-    from rlgym_llm_trainers.environments import make_env
-    from rlgym_llm_trainers.estimator import load_estimator
-    from rlgym_llm_trainers.run_rewards import check_scoring, rewards_of
+    from rlgym_llm_trainers.learner.estimator import load_estimator
+    from rlgym_llm_trainers.training.environments import make_env
+    from rlgym_llm_trainers.training.run_rewards import check_scoring, rewards_of
 
     command, plugins = over_starter_run(command)
     config = command.config
@@ -51,12 +51,12 @@ def _run(argv: Sequence[str]) -> int:
 
 def _train(config: TrainConfig, plugins: Plugins) -> int:
     set_up_torch(num_threads=config.trainer.num_threads, seed=config.trainer.seed)
-    from rlgym_llm_trainers.console import open_view
-    from rlgym_llm_trainers.grpo import train
-    from rlgym_llm_trainers.loggers import check_loggers, open_loggers
-    from rlgym_llm_trainers.report import report
-    from rlgym_llm_trainers.run_folder import choose_run_folder, make_run_folder
-    from rlgym_llm_trainers.session import open_session
+    from rlgym_llm_trainers.training.console import open_view
+    from rlgym_llm_trainers.training.loggers import check_loggers, open_loggers
+    from rlgym_llm_trainers.training.loop import train
+    from rlgym_llm_trainers.training.report import report
+    from rlgym_llm_trainers.training.run_folder import choose_run_folder, make_run_folder
+    from rlgym_llm_trainers.training.session import open_session
 
     check_loggers(config.trainer.logger)
     run = choose_run_folder(

@@ -1,0 +1,175 @@
+"""A policy loss gets its options from the configuration, by their names."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+
+import pytest
+from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
+from rlgym_llm_trainers.algorithms.losses.binding import bind_policy_loss, load_policy_loss
+from rlgym_llm_trainers.algorithms.losses.gpg import gpg_loss
+from rlgym_llm_trainers.algorithms.losses.gspo import gspo_loss
+from rlgym_llm_trainers.algorithms.losses.sapo import sapo_loss
+from rlgym_llm_trainers.cli import main
+
+from rlgym_llm.config import parse_command
+from rlgym_llm.config_schema import ActorConfig
+from rlgym_llm.errors import ConfigError, PluginError
+from rlgym_llm.plugins import Plugins
+
+
+def echo(inputs, *, reduce, clip_low=9.0, clip_high=9.0, clip_c=9.0, width=1):
+    return clip_low, clip_high, clip_c, width
+
+
+def bound(loss, **actor):
+    return bind_policy_loss(loss, ActorConfig.model_validate(actor))
+
+
+def test_options_come_by_name():
+    assert bound(echo)(None, reduce=None) == (0.2, 0.2, 3.0, 1)
+    given = {"clip_ratio_high": 0.28, "clip_ratio_c": 5.0, "policy_loss_kwargs": {"width": 2}}
+    assert bound(echo, **given)(None, reduce=None) == (0.2, 0.28, 5.0, 2)
+
+
+def test_a_loss_with_one_clip_takes_the_clip_of_both():
+    def high_only(inputs, *, reduce, clip_high=9.0):
+        return clip_high
+
+    assert bound(high_only, clip_ratio=0.1)(None, reduce=None) == 0.1
+    with pytest.raises(ConfigError, match=r"clip_ratio_low 0\.1: has no effect"):
+        bound(high_only, clip_ratio_low=0.1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "actor", "message"),
+    [
+        (sapo_loss, {"policy_loss_kwargs": {"tau_ned": 2}}, "tau_ned: no such option.*tau_neg"),
+        (gpg_loss, {"policy_loss_kwargs": {"reduce": 2}}, "reduce: no such option"),
+        (ppo_clip_loss, {"policy_loss_kwargs": {"clip_c": 2}}, "give --actor.clip_ratio_c"),
+        (gpg_loss, {"clip_ratio_low": 0.1}, "--actor.clip_ratio_low 0.1: has no effect on the"),
+        (sapo_loss, {"clip_ratio": 0.1}, "--actor.clip_ratio 0.1: has no effect"),
+        (gspo_loss, {"clip_ratio_c": 2.0}, "--actor.clip_ratio_c 2: has no effect"),
+    ],
+)
+def test_options_that_have_no_effect_are_refused(loss, actor, message):
+    with pytest.raises(ConfigError, match=message):
+        bound(loss, **actor)
+
+
+@pytest.mark.parametrize(
+    ("actor", "message"),
+    [
+        ({"policy_loss": "ppo_clip", "clip_ratio": 1.5}, "ppo_clip: clip_low 1.5 must be in"),
+        (
+            {"policy_loss": "sapo", "policy_loss_kwargs": {"tau_pos": 0}},
+            "--actor.policy_loss sapo: tau_pos 0 and tau_neg 1.05 must be above 0",
+        ),
+        ({"policy_loss": "sapo", "policy_loss_kwargs": {"tau_pos": "much"}}, "sapo: '>' not"),
+    ],
+)
+def test_values_that_a_loss_refuses_are_refused_before_the_run(actor, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_policy_loss(ActorConfig.model_validate(actor), Plugins.installed())
+
+
+def test_a_loss_that_returns_something_else_is_named(tmp_path):
+    plugin = tmp_path / "bare.py"
+    plugin.write_text(
+        textwrap.dedent(
+            """
+            from rlgym_llm import hookimpl
+            from rlgym_llm.specs import PolicyLossSpec
+
+            def bare(inputs, *, reduce):
+                return reduce(-inputs.advantages * inputs.logprobs, inputs.mask)
+
+            @hookimpl
+            def rlgym_register(kind):
+                if kind != "policy_loss":
+                    return []
+                return [PolicyLossSpec(name="bare", entry_point=f"{__name__}:bare")]
+            """
+        )
+    )
+    with pytest.raises(PluginError, match="policy loss 'bare' returned a Tensor, not LossOutput"):
+        load_policy_loss(ActorConfig(policy_loss="bare"), Plugins.discover([plugin]))
+
+
+@pytest.mark.parametrize(("verl", "ours"), [("vanilla", "ppo_clip"), ("geo_mean", "gmpo")])
+def test_verls_names_of_losses_are_taken(verl, ours):
+    spelling = "--actor_rollout_ref.actor.policy_loss.loss_mode"
+    assert parse_command([spelling, verl]).config.actor.policy_loss == ours
+
+
+SMALL = [
+    *("--data.train_batch_size", "2", "--rollout.n", "4", "--trainer.val_before_train", "false"),
+    *("--data.val_max_samples", "2", "--data.max_response_length", "16"),
+    *("--trainer.num_threads", "1", "--trainer.total_training_steps", "1"),
+]
+
+
+def trained(tmp_path, *flags):
+    """The metrics of one step of `rlgym-train` with the flags."""
+    assert main(["--output", str(tmp_path / "out"), *SMALL, *flags]) == 0
+    return json.loads((tmp_path / "out" / "metrics.jsonl").read_text().splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("geo_mean", "--actor.clip_ratio", "0.4", "--actor.loss_agg_mode", "prompt-mean"),
+        ("sapo", "--actor.policy_loss_kwargs.tau_neg", "1.1", "--actor.ppo_epochs", "2"),
+    ],
+    ids=["gmpo", "sapo"],
+)
+def test_a_loss_trains_by_its_name(tmp_path, flags):
+    row = trained(tmp_path, "--actor.policy_loss.loss_mode", *flags)
+    assert row["actor/grad_norm"] > 0
+    assert row["actor/skipped_ratio"] == 0
+
+
+def test_a_loss_of_a_plugin_trains_by_its_name_with_options_of_its_own(tmp_path):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        textwrap.dedent(
+            """
+            from rlgym_llm import hookimpl
+            from rlgym_llm.specs import PolicyLossSpec
+            from rlgym_llm_trainers.algorithms.losses import LossOutput
+            from rlgym_llm_trainers.algorithms.metrics import Metric
+
+            def plain(inputs, *, reduce, strength=1.0, clip_high=9.0):
+                loss = reduce(-strength * inputs.advantages * inputs.logprobs, inputs.mask)
+                return LossOutput(
+                    loss=loss,
+                    metrics={
+                        "mine/strength": Metric.mean(strength, 1),
+                        "mine/clip": Metric.mean(clip_high, 1),
+                    },
+                )
+
+            @hookimpl
+            def rlgym_register(kind):
+                if kind != "policy_loss":
+                    return []
+                return [PolicyLossSpec(name="plain", entry_point=f"{__name__}:plain")]
+            """
+        )
+    )
+    flags = ["--plugin", str(plugin), "--actor.policy_loss", "plain"]
+    flags += ["--actor.policy_loss_kwargs.strength", "2.5", "--actor.clip_ratio_high", "0.3"]
+    row = trained(tmp_path, *flags)
+    assert (row["mine/strength"], row["mine/clip"]) == (2.5, 0.3)
+    assert row["actor/grad_norm"] > 0
+
+
+def test_a_misspelt_option_is_one_line_and_waits_for_no_model(tmp_path, capsys):
+    flags = ["--actor.policy_loss", "sapo", "--actor.policy_loss_kwargs.tau", "2"]
+    assert main(["--output", str(tmp_path / "out"), *SMALL, *flags]) == 2
+    stderr = capsys.readouterr().err
+    assert "actor.policy_loss_kwargs.tau: no such option" in stderr
+    assert stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,1 @@
+"""Mathematics: rewards to advantages, log-probs to losses; no model, nothing that runs."""

@@ -1,0 +1,1 @@
+"""Rollouts and score cards to one optimizer step."""

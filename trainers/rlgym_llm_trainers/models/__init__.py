@@ -1,0 +1,1 @@
+"""A model on disk, in memory, and its text."""

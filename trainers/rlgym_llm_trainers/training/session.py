@@ -1,0 +1,229 @@
+"""Puts a run together from its configuration: model, environments, rewards, learner, view.
+
+Everything that can be wrong with what the user gave is found here, before the first step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlgym_llm.batch_arithmetic import plan_batches
+from rlgym_llm.compose import RewardComposer
+from rlgym_llm.composition.coverage import check_coverage
+from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.curriculum import TaskSampler
+from rlgym_llm.env import TextEnv
+from rlgym_llm.env_pool import EnvPool
+from rlgym_llm.episodes.batching import Batching
+from rlgym_llm.errors import ConfigError
+from rlgym_llm.generate import SamplingParams
+from rlgym_llm.plugins import Plugins
+from rlgym_llm.rollout import EpisodeLimits
+from rlgym_llm.specs import Kind
+from rlgym_llm.types import Task
+from rlgym_llm_trainers.algorithms.losses.binding import load_policy_loss
+from rlgym_llm_trainers.generators.training_generator import TrainingGenerator
+from rlgym_llm_trainers.generators.vllm_engine.arguments import check_kept_sets
+from rlgym_llm_trainers.learner.estimator import Estimator, load_estimator
+from rlgym_llm_trainers.learner.learner import Learner
+from rlgym_llm_trainers.learner.off_policy import correction_rules
+from rlgym_llm_trainers.models.policy import Policy, make_reference
+from rlgym_llm_trainers.training.console import View
+from rlgym_llm_trainers.training.environments import has_validation_tasks, make_env
+from rlgym_llm_trainers.training.preparation import (
+    closed_on_error,
+    episode_limits,
+    find_model,
+    fitting_tasks,
+    open_model,
+    training_params,
+    turn_batching,
+    validation_params,
+    validation_tasks,
+)
+from rlgym_llm_trainers.training.run_folder import RunFolder
+from rlgym_llm_trainers.training.run_rewards import Accuracy, accuracy_of, check_scoring, rewards_of
+from rlgym_llm_trainers.training.task_order import choose_sampler
+
+__all__ = ["Session", "open_session"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """All that a training loop needs, made and checked."""
+
+    config: TrainConfig
+    run: RunFolder
+    view: View
+    policy: Policy
+    generator: TrainingGenerator
+    learner: Learner
+    estimate_advantages: Estimator
+    train_tasks: tuple[Task, ...]
+    """Those whose prompt fits ``data.max_prompt_length``; empty where the run only validates."""
+    sampler: TaskSampler | None
+    """Draws the training tasks of a step; None where the run only validates."""
+    val_tasks: tuple[Task, ...]
+    """Empty where there is nothing to validate on."""
+    train_envs: EnvPool
+    val_envs: EnvPool
+    train_composer: RewardComposer
+    val_composer: RewardComposer
+    accuracy: Accuracy
+    """The reward component that says whether an answer is right."""
+    train_params: SamplingParams
+    val_params: SamplingParams
+    limits: EpisodeLimits
+    """Budgets of an episode, in training and in validation."""
+    batching: Batching | None
+    """How turns become batches for the generator."""
+    total_steps: int
+
+    @property
+    def shares(self) -> frozenset[str]:
+        """Names of the validation figures that are shares: scores from 0 to 1, and accuracy."""
+        judges = {self.accuracy.component(task) for task in self.val_tasks}
+        return frozenset(
+            "acc" if name in judges else name.rpartition("/")[2]
+            for name, bounds in self.val_composer.ranges.items()
+            if tuple(bounds) == (0, 1)
+        )
+
+    def close(self) -> None:
+        """Lets go of rewards, environments and the generator."""
+        self.train_composer.close()
+        self.val_composer.close()
+        self.train_envs.close()
+        self.val_envs.close()
+        self.generator.close()
+
+
+def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view: View) -> Session:
+    """Makes the session. Raises UserError, in one line, for whatever cannot work.
+
+    What costs little is checked first, so that a typing error does not wait for a model.
+    """
+    plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator)  # its options wait for the rewards
+    policy_loss = load_policy_loss(config.actor, plugins)
+    plan_batches(config)
+    _check_staleness(config)
+    for key, folder in (
+        ("rollout_data_dir", config.trainer.rollout_data_dir),
+        ("validation_data_dir", config.trainer.validation_data_dir),
+    ):
+        _check_dump_folder(key, folder)
+    source = find_model(config, plugins)
+    if not source.generator.trains:
+        raise ConfigError(
+            f"--rollout.name {source.generator.name}: its weights cannot be renewed, so it is for "
+            "evaluation only; train with hf or vllm"
+        )
+
+    trains = not config.trainer.val_only
+    if trains and source.generator.name == "vllm":
+        check_kept_sets(config.rollout, source.device.type)
+    train_env = make_env(config, plugins, role="train") if trains else None
+    val_env = _make_val_env(config, plugins, view)
+    env = train_env or val_env
+    assert env is not None, "a run trains or validates"
+    rewards = rewards_of(config, env)
+    train_composer = RewardComposer(rewards, plugins)
+    estimate = load_estimator(config, rewards, plugins)
+    check_scoring(config, train_composer)
+    val_composer = RewardComposer(rewards, plugins, evaluation=True)
+
+    policy, generator = open_model(config, source)
+    assert isinstance(policy, Policy), "what trains has weights"
+    with closed_on_error(generator):
+        _check_overlap(config, generator)
+        view.phase("reading tasks")
+        train_tasks: tuple[Task, ...] = ()
+        sampler = None
+        if train_env is not None:
+            train_tasks = fitting_tasks(
+                config, train_env.tasks, generator, view.note, env=train_env
+            )
+            seed = config.trainer.seed if config.data.seed is None else config.data.seed
+            sampler = choose_sampler(config.data, train_env, train_tasks, seed=seed)
+        val_tasks = validation_tasks(config, val_env, generator, view.note) if val_env else ()
+        check_coverage(rewards, (*train_tasks, *val_tasks))
+        plan = plan_batches(config, num_prompts=len(train_tasks) if trains else None)
+
+    needs_reference = config.actor.use_kl_loss or config.algorithm.use_kl_in_reward
+    learner = Learner(
+        policy,
+        config.actor,
+        policy_loss=policy_loss,
+        mini_batch_prompts=plan.mini_batch_prompts,
+        micro_batch_size=plan.micro_batch_size,
+        reference_batch_size=plan.reference_batch_size,
+        num_updates=plan.num_updates or 0,
+        temperature=config.rollout.temperature,
+        max_response_length=config.data.max_response_length,
+        seed=config.trainer.seed,
+        reference=make_reference(policy) if needs_reference and trains else None,
+    )
+    return Session(
+        config=config,
+        run=run,
+        view=view,
+        policy=policy,
+        generator=generator,
+        learner=learner,
+        estimate_advantages=estimate,
+        train_tasks=train_tasks,
+        sampler=sampler,
+        val_tasks=val_tasks,
+        train_envs=EnvPool(lambda: env),
+        val_envs=EnvPool(lambda: val_env or env),
+        train_composer=train_composer,
+        val_composer=val_composer,
+        accuracy=accuracy_of(env, rewards, plugins),
+        train_params=training_params(config),
+        val_params=validation_params(config),
+        limits=episode_limits(config, policy),
+        batching=turn_batching(config, generator),
+        total_steps=(plan.total_steps or 0) if trains else 0,
+    )
+
+
+def _make_val_env(config: TrainConfig, plugins: Plugins, view: View) -> TextEnv | None:
+    """The validation environment, or None, said aloud, where there is nothing to validate on."""
+    reason = None
+    if config.data.train is not None and config.data.val is None:
+        reason = "--data.train is given without --data.val"
+    elif not has_validation_tasks(config, plugins):
+        reason = f"environment {config.env.id} has no validation tasks of its own"
+    if reason is None:
+        return make_env(config, plugins, role="val")
+    if config.trainer.val_only:
+        raise ConfigError(f"--trainer.val_only: {reason}; give --data.val")
+    view.note(f"no validation: {reason}")
+    return None
+
+
+def _check_staleness(config: TrainConfig) -> None:
+    rollout = config.rollout
+    if rollout.stale == "drop" and not rollout.max_staleness:
+        raise ConfigError("--rollout.stale drop has no effect with --rollout.max_staleness 0")
+    correction_rules(config.algorithm.rollout_correction, max_staleness=rollout.max_staleness)
+
+
+def _check_overlap(config: TrainConfig, generator: TrainingGenerator) -> None:
+    if config.rollout.max_staleness and not generator.has_own_weights:
+        raise ConfigError(
+            f"--rollout.max_staleness {config.rollout.max_staleness}: this generator samples from "
+            "the learner's own weights, so it cannot go on while they change; take "
+            "--rollout.num_workers 1 or --rollout.name vllm"
+        )
+
+
+def _check_dump_folder(key: str, folder: str | None) -> None:
+    if folder is None:
+        return
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--trainer.{key} {path}: is a file; name a folder")
+    if path.is_dir() and any(path.iterdir()):
+        raise ConfigError(f"--trainer.{key} {path}: the folder is in use; name a new one")
