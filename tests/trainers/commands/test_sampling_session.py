@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from rlgym_llm_trainers import eval_cli, rollout_cli
+from rlgym_llm_trainers.commands import eval_cli, rollout_cli
 
 PLUGIN = """
     from dataclasses import dataclass

@@ -143,7 +143,7 @@ def test_learning_makes_good_tokens_likelier_and_bad_ones_less_likely(policy):
 def test_mini_batches_take_whole_groups_and_one_step_each(policy):
     learner = make_learner(policy, mini=1, ppo_epochs=2)
     learner.update(make_samples(policy), step=1)
-    states = [state["step"] for state in learner._optimizer.state.values()]
+    states = [state["step"] for state in learner._stepper.optimizer.state.values()]
     assert {float(step) for step in states} == {6.0}
 
 
