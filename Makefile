@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help quickstart test slow lint types imports check wheel clean
+.PHONY: help quickstart test slow test-gpu lint types imports check wheel clean
 
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 quickstart: $(VENV)/.train ## install, then train the starter model on starter problems (minutes on two cores)
 	$(BIN)/rlgym-train --env math-gsm8k $(ARGS)
@@ -16,6 +16,9 @@ test: $(VENV)/.dev ## install, then run the tests
 
 slow: $(VENV)/.dev ## the tests that take minutes
 	$(BIN)/pytest -m slow --timeout 3600 $(ARGS)
+
+test-gpu: $(VENV)/.dev ## the checks that need CUDA, on a machine that has it
+	$(BIN)/pytest -m gpu --timeout 1800 $(ARGS)
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	$(BIN)/ruff check .
