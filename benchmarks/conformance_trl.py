@@ -19,7 +19,7 @@ def main() -> int:
     torch.set_num_threads(1)
     # It tells of every completion without a reward, which are meant to be there.
     logging.getLogger("trl").setLevel(logging.ERROR)
-    ledger = Ledger(f"trl {version('trl')}", {**losses.ARGUMENTS, **advantages.ARGUMENTS})
+    ledger = Ledger(f"trl {version('trl')}", losses.ARGUMENTS)
     losses.compare_losses(ledger)
     advantages.compare_advantages(ledger)
     return ledger.close()

@@ -17,11 +17,7 @@ from rlgym_llm_trainers.algorithms.advantages.groups import dr_grpo, grpo
 from shim_peers import ROOT
 from torch import Tensor
 
-__all__ = ["ARGUMENTS", "compare_advantages"]
-
-ARGUMENTS = {
-    "gdpo": "whitened by the std of the batch as it is; TRL's is of a sample, N - 1",
-}
+__all__ = ["compare_advantages"]
 
 _MODEL = ROOT / "trainers" / "rlgym_llm_trainers" / "starter_model"
 _EPS = 1e-4
@@ -56,7 +52,7 @@ def compare_sums(ledger: Ledger, trainer: Any, rewards: Any) -> None:
 
 
 def compare_components(ledger: Ledger, trainer: Any, rewards: Any) -> None:
-    """``normalize_then_sum`` is our gdpo up to how the sum is whitened."""
+    """``normalize_then_sum`` is our gdpo."""
     summed = [None if np.isnan(row).all() else 0.0 for row in rewards.T]
     inputs = AdvantageInputs(
         **{
@@ -66,21 +62,9 @@ def compare_components(ledger: Ledger, trainer: Any, rewards: Any) -> None:
         component_rewards=dict(zip("ab", rewards, strict=True)),
         component_weights={"a": 1.0, "b": 0.5},
     )
-    estimated = gdpo(inputs, eps=_EPS)
-    found = torch.from_numpy(estimated.advantages[:, 0])
-    wanted = by_sample_std(found, torch.from_numpy(estimated.is_valid))
+    found = torch.from_numpy(gdpo(inputs, eps=_EPS).advantages[:, 0])
     theirs = trl_advantages(trainer, rewards, multi_objective_aggregation="normalize_then_sum")
-    ledger.deviates("gdpo", found, theirs, undone=(wanted, theirs))
-
-
-def by_sample_std(advantages: Tensor, is_valid: Tensor) -> Tensor:
-    """Ours, ``(x - mean) / (std + eps)``, with the std of a sample in the place of the batch's.
-
-    The std that it was divided by follows from the advantages, whose own is ``std / (std + eps)``.
-    """
-    num, own = int(is_valid.sum()), advantages[is_valid].std(correction=0)
-    std = _EPS * own / (1 - own)
-    return advantages * (std + _EPS) / (std * math.sqrt(num / (num - 1)) + _EPS)
+    ledger.same("gdpo", found, theirs)
 
 
 def make_trainer(folder: str) -> Any:

@@ -152,10 +152,11 @@ def compare_gdpo(ledger: Ledger, seed: int) -> None:
             component_rewards={"a": raws[0], "b": raws[1]},
             component_weights=dict(zip("ab", weights, strict=True)),
         )
-        found = torch.from_numpy(gdpo(rewards, eps=eps).advantages[:, PROMPT:])
-        num_tokens = float(drawn.mask.sum())
-        unbiased = found * math.sqrt(1 - 1 / num_tokens)
-        moved = unbiased if equal_lengths else rewhitened(found, drawn.mask)
+        estimated = gdpo(rewards, eps=eps)
+        found = torch.from_numpy(estimated.advantages[:, PROMPT:])
+        num, num_tokens = int(estimated.is_valid.sum()), float(drawn.mask.sum())
+        by_tokens = found * math.sqrt(num / (num - 1) * (1 - 1 / num_tokens))
+        moved = by_tokens if equal_lengths else rewhitened(found, drawn.mask)
         ledger.deviates("gdpo", found, theirs, undone=(moved, theirs))
 
 

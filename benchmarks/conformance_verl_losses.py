@@ -30,7 +30,7 @@ ARGUMENTS = {
     "geo_mean, empty rows": "a row without a trained token leaves the mean; verl's divides by it",
     "gspo's bound": "one bound of 20 nats for every ratio; verl's gspo has 10, above only",
     "dppo_tv's default": "20 as published; verl writes 20 and takes the actor's clip_ratio_c of 3",
-    "dppo_tv's ppo_kl": "the mean of the log-ratios as they are; verl clamps each to 20 nats",
+    "ppo_kl of far tokens": "log-ratios clamped to 20 nats under every loss; verl's, under some",
 }
 
 OF_SEQUENCES = "seq-mean-token-mean"
@@ -82,8 +82,7 @@ def compare_policy_losses(ledger: Ledger, drawn: Rollouts) -> None:
 
 
 def compare_dppo(ledger: Ledger, drawn: Rollouts) -> None:
-    """DPPO; its figure of the KL is compared by `compare_far_kl` where log-ratios are large."""
-    is_far = (drawn.logprobs - drawn.old_logprobs).abs().amax() > 20
+    """DPPO, in every mode of aggregation, with its metrics."""
     for mode in MODES:
         for clips in CLIPS:
             found = our_policy_loss(
@@ -95,20 +94,19 @@ def compare_dppo(ledger: Ledger, drawn: Rollouts) -> None:
                 clip_high=clips["high"],
             )
             theirs = verl_loss("dppo_tv", drawn, drawn.advantages, mode, clips, clip_ratio_c=20.0)
-            if is_far:
-                del theirs[2]["actor/ppo_kl"]
             same_loss(ledger, "dppo_tv", found, theirs)
 
 
 def compare_far_kl(ledger: Ledger, drawn: Rollouts) -> None:
-    """The mean log-ratio of tokens beyond 20 nats: verl's under dppo_tv is ours under ppo_clip."""
-    name = "actor/ppo_kl"
-    theirs = verl_loss("dppo_tv", drawn, drawn.advantages, "token-mean", CLIPS[0])[2][name]
-    found, clamped = (
-        our_policy_loss(loss, drawn, drawn.advantages, "token-mean")[2][name]
-        for loss in (dppo_tv_loss, ppo_clip_loss)
-    )
-    ledger.deviates("dppo_tv's ppo_kl", found, theirs, undone=(clamped, theirs))
+    """The mean log-ratio with tokens beyond 20 nats, under the losses whose verl does not clamp."""
+    name, advantages = "actor/ppo_kl", drawn.sequence_advantages
+    mask = drawn.mask.bool()
+    as_it_is = (drawn.old_logprobs - drawn.logprobs)[mask].mean()
+    for loss, verls in ((gpg_loss, "gpg"), (gspo_loss, "gspo"), (gmpo_loss, "geo_mean")):
+        found = our_policy_loss(loss, drawn, advantages, OF_SEQUENCES)[2][name]
+        theirs = verl_loss(verls, drawn, advantages, OF_SEQUENCES, CLIPS[0])[2].get(name)
+        if theirs is not None:
+            ledger.deviates("ppo_kl of far tokens", found, theirs, undone=(as_it_is, theirs))
 
 
 def compare_sequence_losses(ledger: Ledger, drawn: Rollouts) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 __all__ = ["Answer", "Side", "serve"]
@@ -30,12 +31,17 @@ class Side:
     """
 
     def __init__(
-        self, name: str, arguments: Sequence[str], *, env: Mapping[str, str] | None = None
+        self,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        python: str | Path = sys.executable,
     ) -> None:
         self._name = name
         self._noise = tempfile.TemporaryFile("w+")  # noqa: SIM115  # `close` closes it
         self._process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [str(python), *arguments],
             env={**os.environ, **(env or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

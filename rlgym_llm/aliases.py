@@ -40,6 +40,7 @@ ALIASES: Mapping[str, str] = {
 VALUE_ALIASES: Mapping[str, Mapping[str, str]] = {
     "actor.policy_loss": {"vanilla": "ppo_clip", "geo_mean": "gmpo"},
     "algorithm.adv_estimator": {"grpo_vectorized": "grpo", "rloo_vectorized": "rloo"},
+    "algorithm.filter_groups.metric": {"seq_reward": "reward"},
 }
 """Our key to verl's names of its values, and ours."""
 
@@ -51,46 +52,47 @@ CUSTOM_REWARD_KEYS = (
 """verl's keys for a reward function of one's own: together they make one ``function`` reward."""
 
 UNSUPPORTED: Mapping[str, str] = {
-    "actor.fsdp_config": "sharding",
-    "actor.ppo_max_token_len_per_gpu": "dynamic batches",
+    "actor.fsdp_config.fsdp_size": "sharding over some of the ranks (it is over all of them)",
+    "actor.fsdp_config.forward_prefetch": "prefetching (it is always on)",
+    "actor.fsdp_config.wrap_policy": "a choice of what is sharded (each decoder layer is)",
     "actor.ppo_micro_batch_size": "a micro-batch size over all ranks "
     "(actor.ppo_micro_batch_size_per_gpu counts sequences on one rank)",
     "actor.strategy": "sharding",
     "actor.ulysses_sequence_parallel_size": "sequence parallelism",
-    "actor.use_dynamic_bsz": "dynamic batches",
-    "algorithm.pf_ppo": "policy filtration",
-    "algorithm.use_pf_ppo": "policy filtration",
-    "critic": "a critic",
+    "algorithm.filter_groups.max_inflight_gen_batches": "a bound on batches in flight "
+    "(rollout.max_staleness is that)",
+    "critic.forward_micro_batch_size_per_gpu": "another batch for the critic's values than for its "
+    "update (critic.ppo_micro_batch_size_per_gpu)",
+    "critic.model.fsdp_config": "sharding of the critic's own (it is sharded as the actor is)",
+    "critic.ppo_max_token_len_per_gpu": "dynamic batches of the critic's own (it follows "
+    "actor.ppo_max_token_len_per_gpu)",
+    "critic.ppo_micro_batch_size": "a micro-batch size over all ranks "
+    "(critic.ppo_micro_batch_size_per_gpu counts sequences on one rank)",
+    "critic.strategy": "sharding",
+    "critic.use_dynamic_bsz": "dynamic batches of the critic's own (actor.use_dynamic_bsz)",
     "data.val_batch_size": "validation batches (rollout.max_num_seqs bounds what is sampled at "
     "once)",
-    "model.lora_alpha": "LoRA",
-    "model.lora_rank": "LoRA",
-    "model.target_modules": "LoRA",
     "model.use_fused_kernels": "fused kernels",
     "model.use_liger": "fused kernels",
     "model.use_remove_padding": "packed sequences",
     "ray_init": "Ray",
-    "ref.fsdp_config": "sharding",
+    "ref.fsdp_config": "sharding of the reference's own (it is sharded as the actor is)",
     "ref.log_prob_micro_batch_size": "a micro-batch size over all ranks "
     "(ref.log_prob_micro_batch_size_per_gpu counts sequences on one rank)",
     "reward_model": "reward models",
     "rollout.calculate_log_probs": "a choice (log-probs are always the generator's)",
     "rollout.free_cache_engine": "vLLM",
+    "rollout.log_prob_max_token_len_per_gpu": "old log-probs in batches of their own (they are "
+    "taken in those of ref.log_prob_max_token_len_per_gpu)",
     "rollout.log_prob_micro_batch_size_per_gpu": "old log-probs of another pass than the "
     "generator's",
+    "rollout.log_prob_use_dynamic_bsz": "old log-probs in batches of their own "
+    "(ref.log_prob_use_dynamic_bsz)",
     "rollout.logprobs_mode": "a choice (log-probs are of the tempered distribution)",
     "rollout.mode": "a choice of server (rollout.num_workers and rollout.max_staleness say how)",
     "rollout.multi_turn": "multi-turn rollouts",
-    "trainer.balance_batch": "several ranks",
-    "trainer.critic_warmup": "a critic",
-    "trainer.esi_redundant_time": "checkpoints",
-    "trainer.max_actor_ckpt_to_keep": "checkpoints",
-    "trainer.max_critic_ckpt_to_keep": "checkpoints",
-    "trainer.n_gpus_per_node": "several ranks",
-    "trainer.nnodes": "several ranks",
-    "trainer.resume_from_path": "checkpoints",
-    "trainer.resume_mode": "checkpoints",
-    "trainer.save_freq": "checkpoints during a run (the model is saved at its end)",
+    "trainer.n_gpus_per_node": "several ranks (torchrun --nproc-per-node says how many)",
+    "trainer.nnodes": "several ranks (torchrun --nnodes says how many machines)",
 }
 """Keys of verl that have no effect here yet, and what they are about; a key covers those below."""
 
@@ -114,6 +116,9 @@ OTHER_NAMES: Mapping[str, str] = {
     "reward_funcs": "rewards",
     "run_name": "trainer.experiment_name",
     "reward": "rewards",
+    "resume_from_checkpoint": "trainer.resume_from_path",
+    "save_steps": "trainer.save_freq",
+    "save_total_limit": "trainer.max_actor_ckpt_to_keep",
     "scale_rewards": "algorithm.norm_adv_by_std_in_grpo",
     "steps": "trainer.total_training_steps",
     "total_steps": "trainer.total_training_steps",
@@ -144,8 +149,8 @@ def without_value_alias(key: str, value: str) -> str:
 def unsupported_reason(key: str) -> str | None:
     """What a key of verl's is about that this version lacks, or None for any other key.
 
-    >>> unsupported_reason("critic.optim.lr")
-    'a critic'
+    >>> unsupported_reason("critic.strategy")
+    'sharding'
     """
     parts = key.split(".")
     prefixes = (".".join(parts[:length]) for length in range(len(parts), 0, -1))

@@ -9,7 +9,16 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from rlgym_llm import config_health, config_rollout, config_schema
+from rlgym_llm import (
+    config_checkpoint,
+    config_critic,
+    config_fsdp,
+    config_health,
+    config_rollout,
+    config_samples,
+    config_schema,
+    config_update,
+)
 from rlgym_llm.aliases import ALIASES, CUSTOM_REWARD_KEYS, VALUE_ALIASES, VERL_PREFIX
 from rlgym_llm.attribute_docs import attribute_docs
 from rlgym_llm.config_keys import Key, config_keys, unwrapped
@@ -93,7 +102,16 @@ def _descriptions() -> dict[str, str]:
     pydantic could read them too, at a tenth of a second for each start of the program.
     """
     found = {}
-    parts = (config_schema, config_rollout, config_health)
+    parts = (
+        config_schema,
+        config_update,
+        config_rollout,
+        config_critic,
+        config_fsdp,
+        config_health,
+        config_checkpoint,
+        config_samples,
+    )
     trees = [ast.parse(inspect.getsource(part)) for part in parts]
     nodes = (node for tree in trees for node in tree.body)
     for owner in (node for node in nodes if isinstance(node, ast.ClassDef)):

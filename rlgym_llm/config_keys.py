@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -14,8 +14,9 @@ from pydantic import BaseModel
 from rlgym_llm.aliases import CUSTOM_REWARD_KEYS, OTHER_NAMES, VERL_PREFIX
 from rlgym_llm.config_base import Section
 from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.yaml_text import dump_value
 
-__all__ = ["Key", "config_keys", "nearest_key", "sections", "unwrapped"]
+__all__ = ["Key", "config_keys", "given_values", "nearest_key", "sections", "unwrapped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,21 @@ def sections() -> frozenset[str]:
     return frozenset(".".join(p[:end]) for p in parts for end in range(1, len(p)))
 
 
+def given_values(config: TrainConfig, names: Sequence[str]) -> dict[str, str]:
+    """The keys of sections or keys ``names`` that are not at their defaults, as YAML, by name.
+
+    >>> given_values(TrainConfig.model_validate({"rollout": {"n": 4}}), ["rollout", "trainer.seed"])
+    {'rollout.n': '4'}
+    """
+    found = {}
+    for key in config_keys().values():
+        if any(f"{key.name}.".startswith(f"{name}.") for name in names):
+            value = functools.reduce(getattr, key.name.split("."), config)
+            if value != key.default:
+                found[key.name] = dump_value(value)
+    return found
+
+
 def nearest_key(name: str) -> str | None:
     """The key that a misspelt or misplaced name most likely means.
 
@@ -99,7 +115,9 @@ def _walk(section: type[Section], prefix: str) -> Iterator[Key]:
             yield from _walk(kind, f"{prefix}{name}.")
         else:
             default = field.get_default(call_default_factory=True, validated_data={})
-            yield Key(name=prefix + name, owner=section.__name__, annotation=kind, default=default)
+            declares = (cls.__name__ for cls in section.__mro__ if name in cls.__annotations__)
+            owner = next(declares, section.__name__)
+            yield Key(name=prefix + name, owner=owner, annotation=kind, default=default)
 
 
 def unwrapped(annotation: Any) -> tuple[Any, bool]:

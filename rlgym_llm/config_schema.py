@@ -22,7 +22,6 @@ from pydantic import (
 from rlgym_llm.aliases import without_value_alias
 from rlgym_llm.config_base import (
     Count,
-    Decay,
     Every,
     Natural,
     NonNegative,
@@ -31,14 +30,20 @@ from rlgym_llm.config_base import (
     Seed,
     Share,
 )
+from rlgym_llm.config_checkpoint import CheckpointKeys
+from rlgym_llm.config_critic import CriticConfig
+from rlgym_llm.config_fsdp import FsdpConfig, LoraKeys
 from rlgym_llm.config_health import HealthConfig
 from rlgym_llm.config_rollout import RolloutConfig
+from rlgym_llm.config_samples import FilterGroupsConfig, PfPpoConfig
+from rlgym_llm.config_update import LossAggMode, OptimConfig
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.secrets_mask import mask_secrets
 
 __all__ = [
     "ActorConfig",
     "AlgorithmConfig",
+    "CriticConfig",
     "CurriculumConfig",
     "DataConfig",
     "EnvConfig",
@@ -52,13 +57,6 @@ __all__ = [
 ]
 
 KlKind = Literal["kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3", "k3+", "low_var_kl+"]
-LossAggMode = Literal[
-    "token-mean",
-    "seq-mean-token-sum",
-    "seq-mean-token-mean",
-    "seq-mean-token-sum-norm",
-    "prompt-mean",
-]
 Logger = Literal["console", "jsonl", "tensorboard", "wandb"]
 
 
@@ -71,7 +69,7 @@ class EnvConfig(Section):
     """Further arguments of the environment, such as `--env.kwargs.few_shot 4`."""
 
 
-class ModelConfig(Section):
+class ModelConfig(LoraKeys):
     """The policy that is trained."""
 
     path: str | None = None
@@ -83,6 +81,8 @@ class ModelConfig(Section):
     """Runs Python code that comes with the model; only for models you trust."""
     enable_gradient_checkpointing: bool = False
     """Recomputes activations in the backward pass: less memory, more time."""
+    use_torch_compile: bool = False
+    """Compiles the layers of the model that learns; worth its minutes on GPUs and long runs."""
 
     @field_validator("path")
     @classmethod
@@ -187,6 +187,17 @@ class RolloutCorrectionConfig(Section):
     """Takes the generator's log-probs as the old ones, without another forward pass: the clipped
     ratio then spans both policies, so that no weight is applied on top."""
 
+    @field_validator("rollout_rs", mode="before")
+    @classmethod
+    def _check_bounded_ratio(cls, level: Any) -> Any:
+        if isinstance(level, str) and level.endswith(("_k1", "_k2", "_k3")):
+            raise ValueError(
+                f"{level} bounds p_generator / p_learner or a divergence; token, sequence and "
+                "geometric bound p_learner / p_generator, so take one of them with "
+                "rollout_rs_threshold 1 / lower and rollout_rs_threshold_lower 1 / upper"
+            )
+        return level
+
 
 class AlgorithmConfig(Section):
     """From rewards to advantages."""
@@ -206,32 +217,25 @@ class AlgorithmConfig(Section):
     kl_penalty: KlKind = "kl"
     """Estimator of that KL: kl = k1, mse = k2, low_var_kl = k3 clamped at 10."""
     kl_ctrl: KlCtrlConfig = KlCtrlConfig()
+    filter_groups: FilterGroupsConfig = FilterGroupsConfig()
+    use_pf_ppo: bool = False
+    """Draws the samples of a step again, with replacement, by what they scored: policy filtration.
+    For estimators that do not compare siblings."""
+    pf_ppo: PfPpoConfig = PfPpoConfig()
     rollout_correction: RolloutCorrectionConfig = RolloutCorrectionConfig()
+
+    @field_validator("adv_estimator")
+    @classmethod
+    def _our_name(cls, name: str) -> str:
+        return without_value_alias("algorithm.adv_estimator", name)
 
     @model_validator(mode="after")
     def _check_controller(self) -> Self:
         if self.kl_ctrl.type == "adaptive" and not self.use_kl_in_reward:
             raise ValueError("kl_ctrl.type adaptive has no effect without use_kl_in_reward")
+        if self.pf_ppo != PfPpoConfig() and not self.use_pf_ppo:
+            raise ValueError("pf_ppo has no effect without use_pf_ppo")
         return self
-
-
-class OptimConfig(Section):
-    """AdamW and its learning rate."""
-
-    lr: Annotated[float, Field(strict=True, ge=0, le=100, allow_inf_nan=False)] = 1e-6
-    """Highest learning rate."""
-    lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
-    """Course of the learning rate after the warm-up; linear and cosine fall to 0."""
-    lr_warmup_steps: Natural = 0
-    """Optimizer steps over which the learning rate climbs from 0."""
-    weight_decay: NonNegative = 0.0
-    """Decoupled weight decay."""
-    # verl's and torch's: a batch whose groups are all of equal reward has no gradient, and the long
-    # memory of 0.999 keeps the step size through a run of those, where 0.95 would forget it.
-    betas: tuple[Decay, Decay] = (0.9, 0.999)
-    """Decay of the gradient's mean and of its square."""
-    eps: Positive = 1e-8
-    """Added to the root of the squared gradient."""
 
 
 class ActorConfig(Section):
@@ -243,6 +247,10 @@ class ActorConfig(Section):
     ppo_micro_batch_size_per_gpu: Count | None = None
     """Sequences in one forward and backward pass on one rank; null is the largest divisor up to 32.
     It bounds the memory and never changes the result."""
+    use_dynamic_bsz: bool = False
+    """Bounds a pass by its tokens, `ppo_max_token_len_per_gpu`, and no longer by its sequences."""
+    ppo_max_token_len_per_gpu: Count = 16_384
+    """Tokens in one forward and backward pass on one rank, with `use_dynamic_bsz` only."""
     ppo_epochs: Count = 1
     """Passes over each batch."""
     shuffle: bool = False
@@ -273,6 +281,19 @@ class ActorConfig(Section):
     k3 and the gradient of k2, which is that of the KL."""
     grad_clip: Positive = 1.0
     """Largest norm of the gradient."""
+    max_skipped_steps: Natural = 10
+    """Updates in a row that may be skipped, since loss or gradient is not finite, before the run
+    ends."""
+    fsdp_config: FsdpConfig = FsdpConfig()
+
+    @model_validator(mode="after")
+    def _check_batch_bound(self) -> Self:
+        if self.use_dynamic_bsz and self.ppo_micro_batch_size_per_gpu is not None:
+            raise ValueError("ppo_micro_batch_size_per_gpu has no effect with use_dynamic_bsz")
+        default = type(self).model_fields["ppo_max_token_len_per_gpu"].default
+        if not self.use_dynamic_bsz and self.ppo_max_token_len_per_gpu != default:
+            raise ValueError("ppo_max_token_len_per_gpu has no effect without use_dynamic_bsz")
+        return self
 
     @field_validator("policy_loss")
     @classmethod
@@ -295,21 +316,27 @@ class RefConfig(Section):
 
     log_prob_micro_batch_size_per_gpu: Count | None = None
     """Sequences in one forward pass on one rank; null is as many as the actor takes."""
+    log_prob_use_dynamic_bsz: bool | None = None
+    """Bounds a pass by its tokens; null is as the actor does."""
+    log_prob_max_token_len_per_gpu: Count | None = None
+    """Tokens in one forward pass on one rank; null is as many as the actor takes."""
 
 
-class TrainerConfig(Section):
+class TrainerConfig(CheckpointKeys):
     """The run: how long, where, and what is shown."""
 
     total_epochs: Count = 1
     """Passes over the training tasks."""
     total_training_steps: Natural | None = None
     """Steps to train for, whatever `total_epochs` says; null is what the epochs hold."""
+    critic_warmup: Natural = 0
+    """First steps, in which the critic alone learns; the policy stays as it is."""
     project_name: str = "rlgym"
     """Project under which loggers file the run."""
     experiment_name: str | None = None
     """Name of the run, in loggers and in its folder; null leaves it to them."""
     output: str | None = None
-    """Folder of the run, new or empty; null makes one under `runs/`."""
+    """Folder of the run, new, empty or, to go on, its own; null makes one under `runs/`."""
     logger: tuple[Logger, ...] = ("console",)
     """Loggers; console shows the steps, `metrics.jsonl` in the run's folder is always written."""
     log_val_generations: Natural = 0
@@ -322,6 +349,8 @@ class TrainerConfig(Section):
     """Validates before the first step."""
     val_only: bool = False
     """Validates and stops."""
+    balance_batch: bool = True
+    """Gives each rank about as many tokens; false as many sequences, in the order they come."""
     test_freq: Every = -1
     """Validates every so many steps and after the last one; -1 only after the last one."""
     device: str = "auto"
@@ -353,6 +382,7 @@ class TrainConfig(Section):
     data: DataConfig = DataConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     actor: ActorConfig = ActorConfig()
+    critic: CriticConfig = CriticConfig()
     ref: RefConfig = RefConfig()
     rollout: RolloutConfig = RolloutConfig()
     rewards: RewardsConfig | None = None

@@ -8,7 +8,7 @@ Scoring is deferred: the composer scores once, when the groups are complete.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Unpack
 
 from rlgym_llm.env_pool import MakeEnv
@@ -74,16 +74,19 @@ def run_groups(
     batching: Batching | None = REPEATABLE,
     on_group: Callable[[int, RolloutGroup], None] | None = None,
     caller: CallersThread | None = None,
+    places: Collection[int] | None = None,
     **limits: Unpack[EpisodeLimits],
 ) -> list[RolloutGroup]:
     """One group of ``group_size`` siblings per task, in the order of the tasks.
 
     ``on_group`` hears of each group, with the place of its task, as soon as its last sibling has
     ended; it is called on the loop's thread and must be quick. Seeds are those of `group_specs`;
-    the rest is `run_episodes`.
+    the rest is `run_episodes`. With ``places`` only the tasks there are played, as among all.
     """
     specs = group_specs(tasks, group_size=group_size, seed=seed)
     place_of = {spec.id: place for place, spec in enumerate(specs)}
+    if places is not None:
+        specs = [spec for spec in specs if place_of[spec.id] // group_size in places]
     siblings: list[dict[int, Rollout]] = [{} for _ in tasks]
     groups: dict[int, RolloutGroup] = {}
 
@@ -109,7 +112,7 @@ def run_groups(
         caller=caller,
         **limits,
     )
-    return [groups[place] for place in range(len(tasks))]
+    return [groups[place] for place in sorted(groups)]
 
 
 def run_episodes(

@@ -37,8 +37,8 @@ def test_what_exists_is_not_called_unsupported() -> None:
 
 
 def test_unsupported_keys_cover_those_below() -> None:
-    assert unsupported_reason("critic.optim.lr") == "a critic"
-    assert unsupported_reason("critics") is None
+    assert unsupported_reason("reward_model.model.path") == "reward models"
+    assert unsupported_reason("reward_models") is None
     assert unsupported_reason("rollout.n") is None
     assert set(UNSUPPORTED) == {key for key in UNSUPPORTED if unsupported_reason(key)}
 

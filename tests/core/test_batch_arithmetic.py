@@ -145,6 +145,59 @@ def test_describe_prints_the_arithmetic() -> None:
     ]
 
 
+def test_the_critic_has_sizes_of_its_own_or_those_of_the_actor() -> None:
+    # The worked example: critic micro-batches of 4 on 8 ranks are 32 at once, 4 accumulation steps.
+    given = config(
+        train=256,
+        n=1,
+        mini=128,
+        micro=16,
+        critic={"ppo_micro_batch_size_per_gpu": 4},
+        trainer={"total_training_steps": 10, "critic_warmup": 3},
+    )
+    plan = plan_batches(given, dp_size=8, has_critic=True)
+    assert describe(plan).splitlines()[-3:] == [
+        "critic       4 sequences on each of 8 ranks: 128 = 4 x 8 x 4 accumulation steps; "
+        "1 x 256 / 128 = 2 optimizer steps a batch",
+        "warm-up      3 steps of the critic alone",
+        "run          10 steps, 14 optimizer steps",
+    ]
+    assert (plan.num_updates, plan.num_critic_updates) == (14, 20)  # 7 and 10 steps, 2 each
+    alone = plan_batches(given, dp_size=8)
+    assert (alone.critic, alone.num_updates, alone.num_critic_updates) == (None, 20, None)
+
+    own = config(train=8, n=2, ppo_epochs=2, critic={"ppo_mini_batch_size": 4, "ppo_epochs": 3})
+    critic = plan_batches(own, has_critic=True).critic
+    assert critic is not None
+    assert (critic.mini_batch_prompts, critic.micro_batch_size) == (4, 8)
+    assert critic.updates_per_step == 6  # 3 x 8 / 4
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"critic": {"ppo_mini_batch_size": 5}}, "--critic.ppo_mini_batch_size 5 does not divide"),
+        (
+            {"critic": {"ppo_micro_batch_size_per_gpu": 3}},
+            "--critic.ppo_micro_batch_size_per_gpu 3 does not divide the 16",
+        ),
+        (
+            {"critic": {"optim": {"lr_warmup_steps": 9}}},
+            "--critic.optim.lr_warmup_steps 9 is more than the run's 4 optimizer steps",
+        ),
+        ({"trainer": {"critic_warmup": 4}}, "--trainer.critic_warmup 4: the run has 4 steps"),
+        (
+            {"trainer": {"critic_warmup": 3}, "optim": {"lr_warmup_steps": 2}},
+            "--actor.optim.lr_warmup_steps 2 is more than the run's 1 optimizer steps",
+        ),
+    ],
+)
+def test_what_a_critic_cannot_do_is_refused(more: dict[str, dict], message: str) -> None:
+    trainer = {"total_training_steps": 4, **more.pop("trainer", {})}
+    with pytest.raises(ConfigError, match=message):
+        plan_batches(config(train=8, n=2, trainer=trainer, **more), has_critic=True)
+
+
 def test_describe_says_what_follows() -> None:
     text = describe(plan_batches(config(train=8, n=1)))
     assert "steps unknown until the training prompts are counted" in text

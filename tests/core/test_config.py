@@ -263,8 +263,8 @@ def test_plugins_add_up(write: Write) -> None:
         ("learning_rate=1", "unknown key learning_rate; did you mean actor.optim.lr?"),
         ("--zzz 1", "unknown key --zzz; rlgym-train --help lists all keys"),
         (
-            "--critic.model.path m",
-            "this version does not support --critic.model.path yet: a critic",
+            "--reward_model.model.path m",
+            "this version does not support --reward_model.model.path yet: reward models",
         ),
         ("--actor 3", "--actor is a section: give one of its keys, such as actor.optim.lr"),
         ("--rollout.n", "--rollout.n needs a value (null for none)"),
@@ -298,11 +298,12 @@ def test_one_line_that_says_the_way_out(argv: str, message: str) -> None:
 def test_errors_in_files_name_file_and_key(write: Write) -> None:
     file = write("rollout:\n  n: many\n")
     assert error_of("--config", file) == f"{file}: rollout.n: expected an integer, got 'many'"
-    file = write("rollout:\n  nn: 3\ncritic: {a: 1, b: 2}\nfoo: {}\n")
+    file = write("rollout:\n  nn: 3\nreward_model: {a: 1, b: 2}\nfoo: {}\n")
     assert error_of("--config", file) == (
         f"unknown key {file}: rollout.nn; did you mean rollout.n?; "
-        f"this version does not support {file}: critic.a yet: a critic; "
-        f"this version does not support {file}: critic.b yet: a critic; and 1 more like these"
+        f"this version does not support {file}: reward_model.a yet: reward models; "
+        f"this version does not support {file}: reward_model.b yet: reward models; "
+        "and 1 more like these"
     )
     file = write("rollout: {n: 3}\nactor_rollout_ref: {rollout: {n: 4}}")
     message = error_of("--config", file)

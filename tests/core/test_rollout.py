@@ -283,6 +283,26 @@ def test_groups_hold_siblings_with_seeds_of_their_own():
     assert rollouts[4].seed == stable_seed(7, "t0", 1, 0)
 
 
+def test_some_places_are_played_as_they_would_be_among_all():
+    def play(**some):
+        return run_groups(
+            [TASKS[0], TASKS[1], TASKS[0]],
+            group_size=2,
+            seed=7,
+            make_env=Single,
+            generator=ScriptedGenerator(["x"]),
+            params=PARAMS,
+            **some,
+        )
+
+    told = []
+    found = play(places={2, 1}, on_group=lambda place, group: told.append((place, group.group_id)))
+    everything = play()
+    ids = [[(r.id, r.seed, r.group_id) for r in group.rollouts] for group in everything]
+    assert [[(r.id, r.seed, r.group_id) for r in group.rollouts] for group in found] == ids[1:]
+    assert sorted(told) == [(place, everything[place].group_id) for place in (1, 2)]
+
+
 def test_seeds_depend_on_the_task_and_not_on_its_neighbours():
     def seeds(tasks, seed):
         specs = group_specs(tasks, group_size=3, seed=seed)

@@ -149,8 +149,8 @@ def test_every_file_it_names_exists() -> None:
     assert named <= {path.name for path in folder.rglob("*.py")}
 
 
-def test_the_readme_names_every_file_of_the_verifier() -> None:
+def test_the_readme_names_every_folder_of_the_verifier() -> None:
     folder = ROOT / "reward_plugins" / "rlgym_llm_rewards" / "math"
-    tree = README.split("\n  math/ ")[1].split("\ntrainers/")[0]
-    named = re.findall(r"\w+\.py", tree)
-    assert sorted(named) == sorted({path.name for path in folder.rglob("*.py")} - {"__init__.py"})
+    (line,) = (line for line in README.splitlines() if line.startswith("  math/ "))
+    named = set(re.findall(r"(\w+)/", line)) - {"math"}
+    assert named == {path.parent.name for path in folder.rglob("__init__.py")} - {"math"}

@@ -82,13 +82,18 @@ class ExactNorm(LlamaRMSNorm):
         return F.rms_norm(hidden_states, shape, self.weight, self.variance_epsilon)
 
 
-@pytest.fixture
-def exact_policy(policy) -> Policy:
+def exact(policy: Policy) -> Policy:
     """The policy in float64 throughout, for what has to be equal beyond float32."""
     for module in policy.model.double().modules():
         if isinstance(module, LlamaRMSNorm):
             module.__class__ = ExactNorm
     return policy
+
+
+@pytest.fixture
+def exact_policy(policy) -> Policy:
+    """`exact`, of the tiny policy."""
+    return exact(policy)
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def normalised_before_the_sum(given, right):
     ]
     expected = right["values"]["normalise_then_sum"]
     assert sum(parts).tolist() == approx(expected, right)
-    # GDPO is that sum, whitened over the batch: here divided by its (biased) std.
+    # GDPO is that sum, whitened over the batch: here divided by its unbiased std.
     inputs = AdvantageInputs(
         token_rewards=summed[:, None],
         mask=np.ones((len(summed), 1), dtype=bool),
@@ -106,7 +106,7 @@ def normalised_before_the_sum(given, right):
         component_weights=weights,
     )
     found = gdpo(inputs, eps=given["eps"]).advantages[:, 0]
-    assert found.tolist() == approx((np.array(expected) / np.std(expected)).tolist(), right)
+    assert found.tolist() == approx((np.array(expected) / np.std(expected, ddof=1)).tolist(), right)
 
 
 @case("adv-double_normalisation")

@@ -169,7 +169,7 @@ def test_components_reach_the_estimator_unweighted():
     np.testing.assert_array_equal(inputs.component_rewards["b"], [0, 1, np.nan, 1])
     # a: 2 * -/+.866; b: -1.155, .577, nothing, .577. Sums -2.887, -1.155, 1.732, 2.309.
     sums = np.array([-2.886750, -1.154700, 1.732050, 2.309400])
-    expected = (sums - sums.mean()) / sums.std()
+    expected = (sums - sums.mean()) / sums.std(ddof=1)
     assert gdpo(inputs).advantages[:, -1] == pytest.approx(expected, abs=1e-4)
 
 

@@ -41,8 +41,18 @@ def test_normalize_then_sum_is_gdpo(plugins):
     [
         (["--rollout.n", "1"], {}, "--rollout.n 1: grpo compares the responses"),
         (["--algorithm.adv_estimator", "rloo", "--rollout.n", "1"], {}, "--rollout.n 1: rloo"),
-        (["--algorithm.adv_estimator", "gae"], {}, "adv_estimator gae: needs a critic"),
-        (["--algorithm.adv_estimator", "remax"], {}, "remax: needs greedy siblings"),
+        (["--critic.optim.lr", "1e-3"], {}, "--critic.optim.lr 0.001: has no effect on the est"),
+        (["--critic.optim.eps", "1"], {}, "--critic.optim.eps 1.0: has no effect on the estimator"),
+        (["--trainer.critic_warmup", "2"], {}, "--trainer.critic_warmup 2: has no effect on the"),
+        (["--algorithm.use_pf_ppo", "true"], {}, "--algorithm.use_pf_ppo: grpo compares siblings"),
+        (
+            [
+                *("--algorithm.adv_estimator", "reinforce_plus_plus", "--rollout.n", "1"),
+                *("--algorithm.filter_groups.enable", "true"),
+            ],
+            {},
+            "--algorithm.filter_groups.enable: a lone response has no other",
+        ),
         (["--algorithm.gamma", "0.9"], {}, "--algorithm.gamma 0.9: has no effect on the estimator"),
         (
             ["--algorithm.adv_estimator", "rloo", "--algorithm.norm_adv_by_std_in_grpo", "no"],

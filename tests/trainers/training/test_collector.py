@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 
 import pytest
@@ -31,6 +31,7 @@ class Sampler:
         *,
         on_group: Callable[[int, RolloutGroup], None],
         caller: CallersThread,
+        places: Collection[int] | None = None,
     ) -> None:
         version = self.version
         with self.changed:
@@ -38,7 +39,7 @@ class Sampler:
             self.threads.append(threading.current_thread().name)
             self.changed.notify_all()
         assert self.may_end.wait(WAIT_S)
-        for place in reversed(range(len(indices))):
+        for place in reversed(range(len(indices)) if places is None else sorted(places)):
             on_group(place, self.group_of(version, version, name=f"{step}.{place}"))
 
     def wait_for(self, num_begun: int) -> None:
@@ -152,6 +153,7 @@ def test_close_cancels_what_is_under_way(group_of) -> None:
         *,
         on_group: Callable[[int, RolloutGroup], None],
         caller: CallersThread,
+        places: Collection[int] | None = None,
     ) -> None:
         import asyncio
 

@@ -29,6 +29,15 @@ def test_jsonl_refuses_nan_and_an_existing_file(tmp_path):
         JsonlLogger(tmp_path / "metrics.jsonl")
 
 
+def test_a_run_that_goes_on_writes_after_the_rows_that_are_there(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n')
+    logger = JsonlLogger(path, goes_on=True)
+    logger.log(2, {"a": 1.0})
+    logger.close()
+    assert path.read_text() == '{"step": 1}\n{"step": 2, "a": 1.0}\n'
+
+
 def test_a_full_disk_names_the_file_and_closing_says_nothing_more(tmp_path, monkeypatch):
     full = Path("/dev/full")
     if not full.exists():

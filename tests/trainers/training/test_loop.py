@@ -88,12 +88,7 @@ PLUGIN = """
                 GeneratorSpec(name="liar", entry_point=f"{__name__}:Liar.from_config"),
                 GeneratorSpec(name="deaf", entry_point=f"{__name__}:Deaf.from_config"),
             ],
-            "advantage": [
-                AdvantageSpec(name="none", entry_point=f"{__name__}:no_advantages"),
-                AdvantageSpec(
-                    name="critical", entry_point=f"{__name__}:my_advantages", needs_critic=True
-                ),
-            ],
+            "advantage": [AdvantageSpec(name="none", entry_point=f"{__name__}:no_advantages")],
             "reward": [
                 RewardSpec(name="exiting", entry_point=f"{__name__}:exiting"),
                 RewardSpec(name="silent", entry_point=f"{__name__}:silent"),
@@ -167,7 +162,6 @@ def test_advantages_losses_and_generators_of_others_train_by_name(tmp_path, plug
             ["mine", "--algorithm.adv_kwargs.sharpness", "1", "--algorithm.lam", "0.5"],
             "--algorithm.lam 0.5: has no effect on the estimator mine",
         ),
-        (["critical"], "--algorithm.adv_estimator critical: needs a critic"),
     ],
 )
 def test_options_of_an_estimator_are_checked_first(tmp_path, plugin, capsys, flags, says):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rlgym_llm.errors import GeneratorError
+from rlgym_llm.errors import GeneratorError, UserError
 from rlgym_llm.kept_sets import KeptSets
 from rlgym_llm.types import Rollout
 from rlgym_llm_trainers.algorithms.aggregate import count_tokens
@@ -71,6 +71,9 @@ class TrainingSample:
     """Of the reference policy."""
     is_weights: tuple[float, ...] | None = None
     """How many times each token's loss counts; 0 on what was rejected. None where all count 1."""
+    multiplicity: int = 1
+    """How many times the sample counts, as so many equal ones would; 0 keeps its place in a
+    mini-batch alone."""
     kept_sets: KeptSets | None = None
     """What each token was sampled from and every log-prob of it is over; None where it was all
     ids. Nothing is cut on context."""
@@ -276,14 +279,29 @@ def collate(samples: Sequence[TrainingSample], pad_id: int) -> Batch:
 
 
 def split_micro_batches(
-    samples: Sequence[TrainingSample], micro_size: int
+    samples: Sequence[TrainingSample], micro_size: int, *, max_tokens: int | None = None
 ) -> list[list[TrainingSample]]:
     """Parts of at most ``micro_size`` sequences each; every sample is in exactly one.
 
     Sorted by length (longest first, so that the peak of memory comes first; ties stay in order),
-    a part pads little. Lengths 5, 2, 4, 3 by twos: [5, 4], [3, 2].
+    a part pads little. Lengths 5, 2, 4, 3 by twos: [5, 4], [3, 2]. With ``max_tokens`` a part has
+    no more tokens than that, its padding included; UserError where one sample has. By 6: [5],
+    [4], [3, 2].
     """
     if micro_size < 1:
         raise ValueError(f"micro_size must be at least 1, got {micro_size}")
     ordered = sorted(samples, key=lambda sample: sample.num_tokens, reverse=True)
-    return [ordered[start : start + micro_size] for start in range(0, len(ordered), micro_size)]
+    parts: list[list[TrainingSample]] = []
+    while ordered:
+        longest, size = ordered[0], micro_size
+        if max_tokens is not None:
+            if longest.num_tokens > max_tokens:
+                raise UserError(
+                    f"sample of rollout {longest.rollout_id} has {longest.num_tokens} tokens, more "
+                    f"than the {max_tokens} that one micro-batch may have; raise "
+                    "--actor.ppo_max_token_len_per_gpu, or what it stands for elsewhere"
+                )
+            size = min(size, max_tokens // longest.num_tokens)
+        parts.append(ordered[:size])
+        ordered = ordered[size:]
+    return parts

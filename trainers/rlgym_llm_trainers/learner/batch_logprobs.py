@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rlgym_llm_trainers.algorithms.logprobs import hidden_to_logprobs
 from rlgym_llm_trainers.learner.batch import Batch
-from rlgym_llm_trainers.learner.forward import can_pack, forward_hidden
-from rlgym_llm_trainers.learner.packing import layout_of
+from rlgym_llm_trainers.learner.states import on_trained_tokens, padded_inputs, states_before
 
 __all__ = ["batch_logprobs", "is_plain_head"]
 
@@ -35,21 +33,10 @@ def batch_logprobs(
     batch has kept sets, log-probs and entropies are over those alone.
     """
     head: Any = model.get_output_embeddings() if has_plain_head else None  # type: ignore[operator]
-    if head is not None and can_pack(model):
-        is_read = F.pad(batch.loss_mask[:, 1:], (0, 1))
-        layout = layout_of(batch.input_ids, is_read, share_prompts=share_prompts)
-        states = forward_hidden(model, layout).index_select(0, layout.places)
+    if head is None:
+        states = model(**padded_inputs(batch)).logits[batch.loss_mask[:, 1:]]
     else:
-        inputs = {
-            "input_ids": batch.input_ids,
-            "attention_mask": batch.attention_mask,
-            "position_ids": batch.position_ids,
-            "use_cache": False,
-        }
-        padded = (
-            model(**inputs).logits if head is None else model.base_model(**inputs).last_hidden_state  # type: ignore[operator]
-        )
-        states = padded[:, :-1][batch.loss_mask[:, 1:]]
+        states = states_before(model, batch, share_prompts=share_prompts)
     found, entropy = hidden_to_logprobs(
         states,
         None if head is None else head.weight,
@@ -58,8 +45,8 @@ def batch_logprobs(
         with_entropy=with_entropy,
         kept=batch.kept_rows,
     )
-    is_trained = batch.loss_mask
-    return _scatter(found, is_trained), None if entropy is None else _scatter(entropy, is_trained)
+    spread = None if entropy is None else on_trained_tokens(entropy, batch)
+    return on_trained_tokens(found, batch), spread
 
 
 def is_plain_head(model: nn.Module) -> bool:
@@ -78,8 +65,3 @@ def is_plain_head(model: nn.Module) -> bool:
         hidden = model.base_model(input_ids=probe, use_cache=False).last_hidden_state
         model.train(is_training)
     return bool(torch.allclose(logits.float(), (hidden @ head.weight.T).float(), 1e-3, 1e-3))
-
-
-def _scatter(values: Tensor, is_trained: Tensor) -> Tensor:
-    """Values [N] to their places in [B, T], 0 elsewhere."""
-    return values.new_zeros(is_trained.shape).masked_scatter(is_trained, values)

@@ -27,16 +27,19 @@ class Denominators:
     @classmethod
     def of(cls, samples: Sequence[TrainingSample]) -> Denominators:
         """Those of the mini-batch that the samples make."""
-        counts = [sample.num_trained_tokens for sample in samples]
+        counts = [sample.multiplicity * sample.num_trained_tokens for sample in samples]
         return cls(
             num_tokens=sum(counts),
-            num_sequences=sum(count > 0 for count in counts),
+            num_sequences=sum(s.multiplicity for s in samples if s.num_trained_tokens),
             tokens_of_prompt=tokens_by_prompt(counts, [sample.group_id for sample in samples]),
         )
 
     def reduce(self, part: Sequence[TrainingSample], *, mode: str, max_length: int) -> Reduce:
-        """`aggregate` for the micro-batch ``part``, with the counts of the whole bound."""
-        return partial(
+        """`aggregate` for the micro-batch ``part``, with the counts of the whole bound.
+
+        A sample that counts twice is worth what two equal ones would be, here and in the counts.
+        """
+        bound = partial(
             aggregate,
             mode=mode,
             num_tokens=self.num_tokens,
@@ -45,3 +48,7 @@ class Denominators:
             prompt_tokens=torch.tensor([self.tokens_of_prompt[s.group_id] for s in part]),
             max_length=max_length,
         )
+        if all(sample.multiplicity == 1 for sample in part):
+            return bound
+        times = torch.tensor([[float(sample.multiplicity)] for sample in part])
+        return lambda values, mask: bound(values * times.to(values), mask)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlgym_llm.config_keys import given_values
 from rlgym_llm.config_schema import AlgorithmConfig, TrainConfig
 from rlgym_llm.errors import ConfigError, PluginError
 from rlgym_llm.plugins import Plugins
@@ -15,7 +16,7 @@ from rlgym_llm.specs import AdvantageSpec, Kind
 from rlgym_llm_trainers.algorithms.advantages import AdvantageInputs, Advantages
 from rlgym_llm_trainers.algorithms.options import bind_options, option_names
 
-__all__ = ["Estimator", "load_estimator"]
+__all__ = ["Estimator", "load_estimator", "needs_baseline", "needs_critic"]
 
 Estimator = Callable[[AdvantageInputs], Advantages]
 
@@ -55,21 +56,40 @@ def load_estimator(config: TrainConfig, rewards: RewardsConfig, plugins: Plugins
     return _checked(bound, name)
 
 
+def needs_baseline(config: TrainConfig, plugins: Plugins) -> bool:
+    """Whether the estimator of the run reads the rewards of greedy siblings."""
+    spec = plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator)
+    return isinstance(spec, AdvantageSpec) and spec.needs_baseline
+
+
+def needs_critic(config: TrainConfig, plugins: Plugins) -> bool:
+    """Whether the estimator of the run reads the values of a critic."""
+    spec = plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator)
+    return isinstance(spec, AdvantageSpec) and spec.needs_critic
+
+
 def _check_run(config: TrainConfig, spec: AdvantageSpec) -> None:
     if spec.needs_groups and config.rollout.n == 1:
         raise ConfigError(
             f"--rollout.n 1: {spec.name} compares the responses to a prompt with each other; take "
             "2 or more"
         )
-    for is_needed, what in (
-        (spec.needs_critic, "a critic"),
-        (spec.needs_baseline, "greedy siblings"),
-    ):
-        if is_needed:
+    if not spec.needs_critic:
+        for name, value in given_values(config, ("critic", "trainer.critic_warmup")).items():
             raise ConfigError(
-                f"--algorithm.adv_estimator {spec.name}: needs {what}, and this version trains "
-                "without"
+                f"--{name} {value}: has no effect on the estimator {spec.name}, which needs no "
+                "critic; take --algorithm.adv_estimator gae"
             )
+    if spec.needs_groups and config.algorithm.use_pf_ppo:
+        raise ConfigError(
+            f"--algorithm.use_pf_ppo: {spec.name} compares siblings, whose advantages add up to 0 "
+            "only where each trains once; take an estimator that does not, such as gae"
+        )
+    if config.algorithm.filter_groups.enable and config.rollout.n == 1:
+        raise ConfigError(
+            "--algorithm.filter_groups.enable: a lone response has no other to differ from; take "
+            "--rollout.n 2 or more"
+        )
 
 
 def _check_heeded(values: Mapping[str, Any], name: str, options: list[str]) -> None:

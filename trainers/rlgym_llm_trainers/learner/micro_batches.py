@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from rlgym_llm.errors import UserError
 from rlgym_llm_trainers.learner.batch import TrainingSample
 
 __all__ = ["num_computed_tokens", "split_over_ranks", "split_samples"]
@@ -37,7 +38,7 @@ def split_samples(
 
     Args:
         samples: in any order, which changes no more than the order of equals.
-        max_tokens: computed tokens of a part at most. ValueError where one sample has more.
+        max_tokens: computed tokens of a part at most. UserError where one sample has more.
         max_sequences: samples of a part at most.
         num_parts: parts at least; empty ones where more would make none smaller.
         share_prompts: whether the packs will share prompts.
@@ -49,9 +50,10 @@ def split_samples(
     if max_tokens is not None:
         for sample, cost in zip(line, costs, strict=True):
             if cost > max_tokens:
-                raise ValueError(
+                raise UserError(
                     f"sample of rollout {sample.rollout_id} needs {cost} tokens computed, more "
-                    f"than the {max_tokens} that one micro-batch may have"
+                    f"than the {max_tokens} that one micro-batch may have; raise "
+                    "--actor.ppo_max_token_len_per_gpu, or what it stands for elsewhere"
                 )
     most = sum(costs) if max_tokens is None else max_tokens
     count = max(num_parts, len(_cut(line, most, max_sequences, share_prompts)))

@@ -22,6 +22,8 @@ def mini_batches(
 
     Siblings stay together. In the order of their first samples, or, with a ``shuffle_seed`` (of
     the run, of the step), in another order each epoch. Groups a b c by twos: [a b], [c].
+
+    Samples that count 0 times are left out at the end, and mini-batches of nothing else with them.
     """
     groups: dict[str, list[TrainingSample]] = {}
     for sample in samples:
@@ -34,4 +36,6 @@ def mini_batches(
             order = [order[i] for i in rng.permutation(len(order))]
         for start in range(0, len(order), num_prompts):
             chosen = order[start : start + num_prompts]
-            yield [sample for group in chosen for sample in groups[group]]
+            found = [sample for group in chosen for sample in groups[group]]
+            if found := [sample for sample in found if sample.multiplicity]:
+                yield found

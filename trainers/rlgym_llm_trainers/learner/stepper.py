@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from rlgym_llm.config_schema import OptimConfig
+from rlgym_llm.errors import RlgymError
 from rlgym_llm_trainers.algorithms.metrics import Metric
+from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
 from rlgym_llm_trainers.learner.schedule import lr_at
+from rlgym_llm_trainers.learner.stored_state import load_state, save_state
 
 __all__ = ["Stepper"]
 
@@ -23,6 +29,9 @@ class Stepper:
         grad_clip: largest norm of the gradient.
         num_updates: planned steps, over which the learning rate runs its course.
         section: names the metrics, ``actor`` or ``critic``.
+        max_skipped: steps in a row that may be skipped; after one more RlgymError ends the run.
+        offloads: keeps what the optimizer knows in the memory of the CPU between steps.
+        note: hears why a step was skipped.
     """
 
     def __init__(
@@ -33,12 +42,21 @@ class Stepper:
         grad_clip: float,
         num_updates: int,
         section: str,
+        max_skipped: int = 10,
+        offloads: bool = False,
+        note: Callable[[str], None] | None = None,
     ) -> None:
+        self._module = module
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._optim = optim
         self._grad_clip = grad_clip
         self._num_updates = num_updates
         self._section = section
+        self._max_skipped = max_skipped
+        self._offloads = offloads
+        self._note = note
+        self._faults: list[str] = []
+        self._num_skipped = 0
         self.updates_done = 0
         """Updates so far, skipped ones too: the place in the course of the learning rate."""
         self.optimizer = torch.optim.AdamW(
@@ -50,12 +68,32 @@ class Stepper:
             fused=True,
         )
 
+    def save(self, folder: str | Path, **counts: int) -> None:
+        """Writes weights, optimizer, updates and ``counts`` into a new folder; every rank calls."""
+        counts |= {"updates_done": self.updates_done, "num_skipped": self._num_skipped}
+        save_state(folder, self._module, self.optimizer, counts)
+
+    def load(self, folder: str | Path, ranks: Ranks = ALONE) -> dict[str, int]:
+        """Goes on from there, and returns the counts; see `load_state`. Every rank calls it."""
+        counts = load_state(folder, self._module, self.optimizer, ranks=ranks)
+        self.updates_done, self._num_skipped = counts["updates_done"], counts["num_skipped"]
+        return counts
+
     def begin(self) -> None:
         """Forgets old gradients."""
         self.optimizer.zero_grad(set_to_none=True)
+        self._faults = []
+
+    def refuse(self, faults: Sequence[str]) -> None:
+        """Keeps the next `step` from changing the weights, where there are any ``faults``."""
+        self._faults += faults
 
     def step(self) -> tuple[bool, dict[str, Metric]]:
-        """Whether the weights were changed, and ``<section>/{grad_norm,lr,skipped_ratio}``."""
+        """Whether the weights were changed, and ``<section>/{grad_norm,lr,skipped_ratio}``.
+
+        Over sharded parameters the norm is that of all ranks, so that they decide alike. Raises
+        RlgymError after too many skipped steps in a row.
+        """
         lr = lr_at(
             self.updates_done,
             base_lr=self._optim.lr,
@@ -65,13 +103,41 @@ class Stepper:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        grad_norm = float(nn.utils.clip_grad_norm_(self._parameters, self._grad_clip))
-        is_finite = math.isfinite(grad_norm)
-        if is_finite:
+        norm: Any = nn.utils.clip_grad_norm_(self._parameters, self._grad_clip)
+        grad_norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+        if not self._faults and not math.isfinite(grad_norm):
+            self._faults = [f"norm of the gradient {grad_norm}"]
+        is_good = not self._faults
+        if is_good:
+            if self._offloads:
+                self._move_state(None)
             self.optimizer.step()
+            if self._offloads:
+                self._move_state("cpu")
         self.updates_done += 1
-        return is_finite, {
+        self._num_skipped = 0 if is_good else self._num_skipped + 1
+        if not is_good:
+            self._say_skipped()
+        return is_good, {
             f"{self._section}/grad_norm": Metric.mean(grad_norm, 1),
             f"{self._section}/lr": Metric.mean(lr, 1),
-            f"{self._section}/skipped_ratio": Metric.mean(float(not is_finite), 1),
+            f"{self._section}/skipped_ratio": Metric.mean(float(not is_good), 1),
         }
+
+    def _move_state(self, device: str | None) -> None:
+        """To ``device``, or to where each parameter is."""
+        for parameter, state in self.optimizer.state.items():
+            for name, value in state.items():
+                if isinstance(value, torch.Tensor) and name != "step":
+                    state[name] = value.to(device or parameter.device)
+
+    def _say_skipped(self) -> None:
+        why = ", ".join(self._faults[:3]) + (", ..." if len(self._faults) > 3 else "")
+        said = f"{self._section}: update {self.updates_done} was skipped: {why}"
+        if self._num_skipped > self._max_skipped:
+            raise RlgymError(
+                f"{said}; so were the {self._max_skipped} before it "
+                f"(--{self._section}.max_skipped_steps): lower --{self._section}.optim.lr"
+            )
+        if self._note is not None:
+            self._note(said)

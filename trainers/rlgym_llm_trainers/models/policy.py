@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,13 +13,15 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
-from rlgym_llm.errors import ConfigError, RlgymError, UserError
+from rlgym_llm.errors import ConfigError, UserError
 from rlgym_llm.quiet_hub import quiet_hub
 from rlgym_llm_trainers.models.token_side import eos_ids, load_failure
+from rlgym_llm_trainers.models.whole_folder import whole_folder
 
 __all__ = [
     "Policy",
     "check_model_path",
+    "disable_dropout",
     "load_policy",
     "make_reference",
     "pick_device",
@@ -129,7 +129,7 @@ def load_policy(
             f"--model {path}: the tokenizer has ids up to {largest}, the model only {num_rows}; "
             "they are not of one model"
         )
-    _disable_dropout(model)
+    disable_dropout(model)
     model.to(device)
     model.eval()
     if gradient_checkpointing:
@@ -158,38 +158,28 @@ def save_policy(policy: Policy, folder: str | Path) -> None:
 
     Written beside its place and renamed into it; an older save there is replaced.
     """
-    target = Path(folder)
-    partial = target.with_name(target.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        partial.mkdir(parents=True)
+    with whole_folder(folder, what="the model") as partial:
         policy.model.save_pretrained(partial)
         policy.tokenizer.save_pretrained(partial)
-    except Exception as error:  # a full disk shows as an error of safetensors' own
-        shutil.rmtree(partial, ignore_errors=True)
-        raise RlgymError(f"the model cannot be saved in {target}: {error}") from error
-    if target.exists():
-        shutil.rmtree(target)
-    os.replace(partial, target)
 
 
-def check_model_path(path: str | Path) -> None:
+def check_model_path(path: str | Path, *, flag: str = "--model") -> None:
     """Raises UserError where ``path`` is plainly no model: cheap, so it comes before all work.
 
     What looks like a hub id (``org/name``) passes; whether the hub has it shows in `load_policy`.
     """
     folder = Path(path).expanduser()
     if folder.is_file():
-        raise UserError(f"--model {path}: is a file; give a Hugging Face folder")
+        raise UserError(f"{flag} {path}: is a file; give a Hugging Face folder")
     if folder.is_dir() and not (folder / "config.json").is_file():
-        raise UserError(f"--model {path}: no config.json in that folder; give a Hugging Face one")
+        raise UserError(f"{flag} {path}: no config.json in that folder; give a Hugging Face one")
     looks_local = str(path).startswith((".", "/", "~")) or str(path).count("/") > 1
     if looks_local and not folder.is_dir():
-        raise UserError(f"--model {path}: no such folder")
+        raise UserError(f"{flag} {path}: no such folder")
 
 
-def _disable_dropout(model: nn.Module) -> None:
-    # Dropout would give the learner other log-probs than the generator sampled under.
+def disable_dropout(model: nn.Module) -> None:
+    """Turns dropout off for good: the learner's log-probs must be those of the generator."""
     module: Any
     for module in model.modules():
         if isinstance(module, nn.Dropout):

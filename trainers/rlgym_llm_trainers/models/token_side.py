@@ -106,25 +106,27 @@ def read_model_config(path: str | Path, *, trust_remote_code: bool = False) -> M
     return found
 
 
-def load_failure(path: str | Path, error: BaseException, what: str) -> UserError:
-    """Why ``what`` of the model at ``path``, in one line that names ``--model``."""
+def load_failure(
+    path: str | Path, error: BaseException, what: str, *, flag: str = "--model"
+) -> UserError:
+    """Why ``what`` of the model at ``path``, in one line that names the ``flag`` it came by."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, LocalEntryNotFoundError):
             return UserError(
-                f"--model {path}: is no folder here, and the Hugging Face hub cannot be asked for "
+                f"{flag} {path}: is no folder here, and the Hugging Face hub cannot be asked for "
                 "it (no network, or HF_HUB_OFFLINE is set); give a folder, or starter for the "
                 "model that ships with the package"
             )
         cause = cause.__cause__
     if "`trust_remote_code=True`" in str(error):
         return UserError(
-            f"--model {path}: brings code of its own; read it, and let it run by "
+            f"{flag} {path}: brings code of its own; read it, and let it run by "
             "--model.trust_remote_code true"
         )
-    return UserError(f"--model {path}: {what}: {one_line(error, 300)}")
+    return UserError(f"{flag} {path}: {what}: {one_line(error, 300)}")
 
 
 def eos_ids(*given: Any) -> frozenset[int]:

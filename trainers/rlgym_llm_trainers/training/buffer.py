@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from rlgym_llm.types import RolloutGroup
+from rlgym_llm.scores import ScoreCard
+from rlgym_llm.types import Rollout, RolloutGroup
 
-__all__ = ["GroupBuffer", "Offer", "is_fresh", "staleness"]
+__all__ = ["BufferState", "GroupBuffer", "LeftOut", "Offer", "is_fresh", "staleness"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """What was sampled for a step and is not learned from, since it carries no signal."""
+
+    indices: tuple[int, ...] = ()
+    """Of the groups' tasks; those with signal that were too many included."""
+    successes: tuple[float | None, ...] = ()
+    """How each of them went, 0.0 to 1.0; None where nothing tells."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """How many they are; they add up over steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +35,24 @@ class Offer:
     index: int
     """Index of the task among the training tasks."""
     group: RolloutGroup
+    greedy: Rollout | None = None
+    """The sibling that was sampled greedily, where the advantages need one; it never trains."""
+    cards: tuple[ScoreCard, ...] | None = None
+    """Of the group's rollouts, where they had to be scored before they were offered."""
+    left_out: LeftOut | None = None
+    """Beside one of the groups of a step, where some were sampled in vain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferState:
+    """What a buffer held at one moment, and what it was still to get."""
+
+    offers: tuple[Offer, ...] = ()
+    """The groups that waited, in the order in which they came."""
+    missing: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """Places of each step that was begun whose groups were not there yet; no step with none."""
+    num_dropped: int = 0
+    num_taken: int = 0
 
 
 def staleness(group: RolloutGroup, version: int) -> int:
@@ -50,6 +81,7 @@ class GroupBuffer:
         self._max_staleness = max_staleness
         self._in_order = stale == "wait"
         self._offers: list[Offer] = []
+        self._missing: dict[int, frozenset[int]] = {}
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
         self.num_dropped = 0
@@ -58,10 +90,37 @@ class GroupBuffer:
         self.num_taken = 0
         """Groups that the learner got, so far."""
 
-    def put(self, offer: Offer) -> None:
-        """Adds a group."""
+    def expect(self, step: int, num_groups: int) -> None:
+        """Takes note that the groups of a step have been begun, places 0 to ``num_groups`` - 1."""
         with self._changed:
-            self._offers.append(offer)
+            self._missing[step] = frozenset(range(num_groups))
+
+    def put(self, *offers: Offer) -> None:
+        """Adds groups, all at once."""
+        with self._changed:
+            for offer in offers:
+                self._offers.append(offer)
+                left = self._missing.pop(offer.step, frozenset()) - {offer.place}
+                if left:
+                    self._missing[offer.step] = left
+            self._changed.notify_all()
+
+    def state(self) -> BufferState:
+        """What there is now; what is put or taken later does not change it."""
+        with self._changed:
+            return BufferState(
+                offers=tuple(self._offers),
+                missing=dict(self._missing),
+                num_dropped=self.num_dropped,
+                num_taken=self.num_taken,
+            )
+
+    def load(self, state: BufferState) -> None:
+        """Goes on from a state; what it says is missing has to be sampled again."""
+        with self._changed:
+            self._offers = list(state.offers)
+            self._missing = dict(state.missing)
+            self.num_dropped, self.num_taken = state.num_dropped, state.num_taken
             self._changed.notify_all()
 
     def fail(self, failure: BaseException) -> None:

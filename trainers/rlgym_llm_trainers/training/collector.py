@@ -12,19 +12,47 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from rlgym_llm.episodes.callers_thread import CallersThread
 from rlgym_llm.errors import RlgymError
+from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout, RolloutGroup
 from rlgym_llm_trainers.generators.busy_time import BusyTime
-from rlgym_llm_trainers.training.buffer import GroupBuffer, Offer, staleness
+from rlgym_llm_trainers.training.buffer import (
+    BufferState,
+    GroupBuffer,
+    LeftOut,
+    Offer,
+    staleness,
+)
 
-__all__ = ["Collected", "Collector", "SampleGroups"]
+__all__ = ["Collected", "Collector", "CollectorState", "OnGroup", "SampleGroups"]
 
 _CLOSE_S = 10.0
+
+
+class OnGroup(Protocol):
+    """Hears of a group as soon as it is complete."""
+
+    def __call__(
+        self,
+        place: int,
+        group: RolloutGroup,
+        *,
+        index: int | None = None,
+        greedy: Rollout | None = None,
+        cards: tuple[ScoreCard, ...] | None = None,
+        left_out: LeftOut | None = None,
+        more: bool = False,
+    ) -> None:
+        """Takes a group; with ``more`` it is held back until the next one comes.
+
+        ``index`` is of another task than was drawn for the place; the rest is of `Offer`.
+        """
+        ...
 
 
 class SampleGroups(Protocol):
@@ -35,11 +63,25 @@ class SampleGroups(Protocol):
         step: int,
         indices: Sequence[int],
         *,
-        on_group: Callable[[int, RolloutGroup], None],
+        on_group: OnGroup,
         caller: CallersThread,
+        places: Collection[int] | None = None,
     ) -> object:
-        """Returns once all groups are there; ``caller.cancel()`` ends it early."""
+        """Returns once all groups are there; ``caller.cancel()`` ends it early.
+
+        With ``places`` only those of the tasks are sampled, each as it would be among all of them.
+        """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorState:
+    """How far a collector is: the steps begun, and the groups that no learner has had."""
+
+    num_begun: int = 0
+    buffer: BufferState = field(default_factory=BufferState)
+    indices: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The tasks, all of them, of each step that misses groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +92,12 @@ class Collected:
     """Of the groups' tasks among the training tasks."""
     groups: tuple[RolloutGroup, ...]
     metrics: dict[str, float]
+    greedy: Mapping[str, Rollout] = field(default_factory=dict)
+    """The greedy siblings of the groups, by group id, where there are any."""
+    cards: tuple[ScoreCard, ...] | None = None
+    """Of all rollouts, group by group, where they are scored already."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What was sampled on the way to these groups, with dynamic sampling."""
 
     @property
     def rollouts(self) -> list[Rollout]:
@@ -84,6 +132,7 @@ class Collector:
         self._num_ahead = 2 * max_staleness + 1 if self._takes_any else max_staleness
         self._buffer = GroupBuffer(max_staleness=max_staleness, stale=stale)
         self._num_begun = 0
+        self._indices: dict[int, tuple[int, ...]] = {}
         self._running: dict[threading.Thread, CallersThread] = {}
         self._busy = BusyTime()
         self._last_asked = time.monotonic()
@@ -98,7 +147,7 @@ class Collector:
         while offers is None:
             while self._should_begin(step):
                 self._num_begun += 1
-                self._begin(self._num_begun)
+                self._draw_and_begin(self._num_begun)
             offers = self._buffer.take(self._batch_size, step=step, version=version)
         if not offers:
             raise RlgymError(
@@ -115,8 +164,26 @@ class Collector:
                 **self._idle_ratios(asked),
             }
         return Collected(
-            indices=tuple(offer.index for offer in offers), groups=groups, metrics=metrics
+            indices=tuple(offer.index for offer in offers),
+            groups=groups,
+            metrics=metrics,
+            greedy={o.group.group_id: o.greedy for o in offers if o.greedy is not None},
+            cards=_all_cards(offers),
+            left_out=tuple(o.left_out for o in offers if o.left_out is not None),
         )
+
+    def state(self) -> CollectorState:
+        """How far it is, between two steps; goes with the sampler's state of the same moment."""
+        buffer = self._buffer.state()
+        self._indices = {step: self._indices[step] for step in buffer.missing}
+        return CollectorState(num_begun=self._num_begun, buffer=buffer, indices=self._indices)
+
+    def load(self, state: CollectorState) -> None:
+        """Goes on from a state, before the first `collect`: what was missing is begun again."""
+        self._num_begun, self._indices = state.num_begun, dict(state.indices)
+        self._buffer.load(state.buffer)
+        for step, places in state.buffer.missing.items():
+            self._begin(step, places=places)
 
     def close(self) -> None:
         """Ends what is being sampled; safe to call twice."""
@@ -134,21 +201,39 @@ class Collector:
         num_gone = self._buffer.num_taken + self._buffer.num_dropped
         return self._num_begun * self._batch_size - num_gone < num_steps * self._batch_size
 
-    def _begin(self, step: int) -> None:
-        indices = list(self._draw(step))
+    def _draw_and_begin(self, step: int) -> None:
+        self._indices[step] = tuple(self._draw(step))
+        self._buffer.expect(step, len(self._indices[step]))
+        self._begin(step)
+
+    def _begin(self, step: int, places: Collection[int] | None = None) -> None:
+        indices = self._indices[step]
         caller = CallersThread()
 
-        def offer(place: int, group: RolloutGroup) -> None:
-            self._buffer.put(Offer(step=step, place=place, index=indices[place], group=group))
+        held: list[Offer] = []
+
+        def offer(
+            place: int,
+            group: RolloutGroup,
+            *,
+            index: int | None = None,
+            more: bool = False,
+            **beside: Any,
+        ) -> None:
+            index = indices[place] if index is None else index
+            held.append(Offer(step=step, place=place, index=index, group=group, **beside))
+            if not more:
+                self._buffer.put(*held)
+                held.clear()
 
         if not self._num_ahead:  # in this thread, where the learner's own weights may be used
-            self._sample(step, indices, on_group=offer, caller=caller)
+            self._sample(step, indices, on_group=offer, caller=caller, places=places)
             return
 
         def sample() -> None:
             try:
                 with self._busy:
-                    self._sample(step, indices, on_group=offer, caller=caller)
+                    self._sample(step, indices, on_group=offer, caller=caller, places=places)
             except BaseException as failure:  # raised where the groups are waited for
                 self._buffer.fail(failure)
 
@@ -166,6 +251,16 @@ class Collector:
         }
         self._last_asked = now
         return ratios
+
+
+def _all_cards(offers: Sequence[Offer]) -> tuple[ScoreCard, ...] | None:
+    """The cards of all groups; None where those of one are missing, a resumed one say."""
+    cards: list[ScoreCard] = []
+    for offer in offers:
+        if offer.cards is None:
+            return None
+        cards += offer.cards
+    return tuple(cards)
 
 
 def _freshness(groups: Sequence[RolloutGroup], version: int) -> dict[str, float]:

@@ -35,11 +35,14 @@ class MetricLogger(Protocol):
 
 
 class JsonlLogger:
-    """One JSON object a step, flushed at once: ``{"step": 3, "actor/pg_loss": -0.01, ...}``."""
+    """One JSON object a step, flushed at once: ``{"step": 3, "actor/pg_loss": -0.01, ...}``.
 
-    def __init__(self, path: Path) -> None:
+    A new file, or with ``goes_on`` the lines after those that are there.
+    """
+
+    def __init__(self, path: Path, *, goes_on: bool = False) -> None:
         self._path = path
-        self._file = path.open("x", encoding="utf-8")
+        self._file = path.open("a" if goes_on else "x", encoding="utf-8")
 
     def log(self, step: int, metrics: Mapping[str, float | None]) -> None:
         """Appends the line of ``step``. Raises RlgymError, with the file, on a full disk."""
@@ -56,14 +59,15 @@ class JsonlLogger:
 
 
 class TensorBoardLogger:
-    """Scalars for TensorBoard, in the run's folder."""
+    """Scalars for TensorBoard, in the run's folder; those after ``last_step`` count no more."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, last_step: int | None = None) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise _missing("tensorboard") from error
-        self._writer: Any = SummaryWriter(str(folder))
+        purge_step = None if last_step is None else last_step + 1
+        self._writer: Any = SummaryWriter(str(folder), purge_step=purge_step)
 
     def log(self, step: int, metrics: Mapping[str, float | None]) -> None:
         """Writes one scalar a metric."""
@@ -113,18 +117,20 @@ def open_loggers(
     project: str,
     experiment: str | None,
     config: Mapping[str, Any],
+    last_step: int | None = None,
 ) -> list[MetricLogger]:
     """The JSONL logger and those that ``names`` adds (``console`` is the console's affair).
 
-    Raises UserError where a logger's package is not installed.
+    ``last_step`` is that of the checkpoint a run goes on from; Weights & Biases shows what follows
+    as a run of its own. Raises UserError where a logger's package is not installed.
     """
     loggers: list[MetricLogger] = []
     folder = metrics_path.parent
     if "tensorboard" in names:
-        loggers.append(TensorBoardLogger(folder / "tensorboard"))
+        loggers.append(TensorBoardLogger(folder / "tensorboard", last_step=last_step))
     if "wandb" in names:
         loggers.append(WandbLogger(folder, project=project, name=experiment, config=config))
-    return [JsonlLogger(metrics_path), *loggers]
+    return [JsonlLogger(metrics_path, goes_on=last_step is not None), *loggers]
 
 
 def _missing(package: str) -> UserError:

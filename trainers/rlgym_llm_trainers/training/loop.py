@@ -6,9 +6,10 @@ What a step is, whatever the algorithm, stands in `step.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.rollout import stable_seed
@@ -17,20 +18,23 @@ from rlgym_llm_trainers.algorithms.kl_controller import (
 )
 from rlgym_llm_trainers.algorithms.metrics import finite
 from rlgym_llm_trainers.models.policy import save_policy
+from rlgym_llm_trainers.training.collecting import open_collector
 from rlgym_llm_trainers.training.dumps import dump, show_sample
 from rlgym_llm_trainers.training.failed_episodes import check_failures
 from rlgym_llm_trainers.training.health.watch import Watch
 from rlgym_llm_trainers.training.interrupt import catch_interrupt
 from rlgym_llm_trainers.training.loggers import MetricLogger
+from rlgym_llm_trainers.training.past import Past, restore_past
+from rlgym_llm_trainers.training.saver import Saver
 from rlgym_llm_trainers.training.session import Session
-from rlgym_llm_trainers.training.step import open_collector, train_step
+from rlgym_llm_trainers.training.step import train_step
 from rlgym_llm_trainers.training.validate import Validation, validate
 
 __all__ = ["TrainResult", "train"]
 
 _NO_GROUP = (
-    "no step had a group with two scored rollouts (rewards that do not apply, or "
-    "on_truncated: mask)"
+    "no step had a scored rollout, or two in a group where siblings are compared (rewards that do "
+    "not apply, or on_truncated: mask)"
 )
 _NOT_FINITE = (
     "the gradient of every update was not finite, so all were skipped (too high a learning rate, "
@@ -50,29 +54,44 @@ class TrainResult:
     """The newest validation."""
 
 
-def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
+def train(
+    session: Session,
+    loggers: Sequence[MetricLogger],
+    checkpoint: Path | None = None,
+    *,
+    takes_groups: bool = True,
+) -> TrainResult:
     """Validates, trains for the planned steps, validates, and saves the model.
 
-    The first Ctrl-C ends the run after the step that is under way, model saved; a second one
-    stops at once.
+    With a ``checkpoint`` it goes on from there, as if it had never ended: weights and metrics are
+    the same to the bit where the generator's are (``takes_groups``: see `Saver.restore`). The first
+    Ctrl-C ends the run after the step that is under way, model saved; a second one stops at once.
     """
     config, view = session.config, session.view
-    first = last = None
-    steps_done, had_gradient = 0, False
-    kl_control = make_kl_controller(config.algorithm.kl_ctrl)
     total_steps = session.total_steps
-    watch = Watch(config)
     view.start(total_steps)
     with catch_interrupt() as interrupt, closing(open_collector(session)) as collector:
-        if session.val_tasks and (config.trainer.val_before_train or config.trainer.val_only):
-            first = last = _validate(session, step=0)
-            _log(session, loggers, 0, last.metrics)
+        saver, watch = Saver(session, collector), Watch(config)
+        past = Past(step=0, kl_control=make_kl_controller(config.algorithm.kl_ctrl))
+        if checkpoint is not None:
+            progress = saver.restore(checkpoint, takes_groups=takes_groups)
+            past = restore_past(progress, config, session.run.metrics, watch)
+            if past.step == total_steps:
+                view.note(f"all {total_steps} steps are done; more: --trainer.total_training_steps")
+        first, last, kl_control = past.first, past.last, past.kl_control
+        steps_done, had_gradient = past.step, past.had_gradient
+        if session.val_tasks and (
+            config.trainer.val_only or (config.trainer.val_before_train and not past.step)
+        ):
+            first = last = _validate(session, step=past.step)
+            _log(session, loggers, past.step, last.metrics)
         try:
-            for step in range(1, total_steps + 1):
+            for step in range(past.step + 1, total_steps + 1):
                 if interrupt.is_set:
                     break
                 metrics, kl_control = train_step(session, collector, step, kl_control)
                 steps_done = step
+                metrics |= saver.metrics()
                 checkup = watch.observe(step, metrics)
                 metrics |= checkup.metrics
                 if session.val_tasks and _is_validation_step(
@@ -81,21 +100,24 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
                     last = _validate(session, step=step)
                     metrics |= last.metrics
                 _log(session, loggers, step, metrics)
+                saver.mark(step, kl_control, step_s=metrics["timing_s/step"] or 0.0)
                 had_gradient |= "actor/grad_norm" in metrics
                 for finding in checkup.news:
                     view.note(f"health, step {step}: {finding.line}")
                 if checkup.fatal is not None:
                     raise RlgymError(f"health, step {step}: {checkup.fatal.line}")
-            if steps_done and not session.learner.last_step:
+                saver.save_if_due()
+            if steps_done > config.trainer.critic_warmup and not session.learner.last_step:
                 steps_done = 0  # nothing in the model is new
                 raise RlgymError(
                     f"nothing was learned: {_NOT_FINITE if had_gradient else _NO_GROUP}"
                 )
+            saver.save()
         except (Exception, SystemExit) as error:
             # What was learned before a judge died is worth keeping, whatever else went wrong.
             steps_done = max(steps_done, session.learner.last_step)  # it may have failed after it
-            if _save(session, steps_done):
-                error.add_note(f"the model after {steps_done} steps is in {session.run.model}")
+            if steps_done:
+                _save_in_spite_of(error, session, saver, steps_done)
             raise
         _save(session, steps_done)
         return TrainResult(
@@ -103,12 +125,35 @@ def train(session: Session, loggers: Sequence[MetricLogger]) -> TrainResult:
         )
 
 
-def _save(session: Session, steps_done: int) -> bool:
+def _save_in_spite_of(
+    error: BaseException, session: Session, saver: Saver, steps_done: int
+) -> None:
+    """Saves the last whole step and the models; where that fails too, both are told."""
+
+    def attempt(save: Callable[[], object], done: str | None = None) -> None:
+        try:
+            save()
+        except RlgymError as another:
+            done = str(another)
+        if done is not None:
+            error.add_note(done)
+
+    attempt(saver.save)
+    attempt(
+        lambda: save_policy(session.policy, session.run.model),
+        f"the model after {steps_done} steps is in {session.run.model}",
+    )
+    if (critic := session.critic) is not None:
+        attempt(lambda: critic.save_model(session.run.critic))
+
+
+def _save(session: Session, steps_done: int) -> None:
     """Saves the model, where there is anything new to save."""
     if steps_done:
         session.view.phase("saving")
         save_policy(session.policy, session.run.model)
-    return steps_done > 0
+        if session.critic is not None:
+            session.critic.save_model(session.run.critic)
 
 
 def _log(

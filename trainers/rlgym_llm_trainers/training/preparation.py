@@ -37,6 +37,7 @@ __all__ = [
     "find_model",
     "first_tasks",
     "fitting_tasks",
+    "load_model",
     "open_model",
     "training_params",
     "turn_batching",
@@ -107,13 +108,7 @@ def open_model(
     """
     policy: Policy | TokenSide
     if source.generator.trains:
-        policy = load_policy(
-            source.path,
-            device=source.device,
-            dtype=config.model.dtype,
-            trust_remote_code=config.model.trust_remote_code,
-            gradient_checkpointing=config.model.enable_gradient_checkpointing,
-        )
+        policy = load_model(config, source)
     else:
         policy = load_token_side(source.path, trust_remote_code=config.model.trust_remote_code)
     _check_lengths(config, policy)
@@ -121,6 +116,17 @@ def open_model(
     with closed_on_error(generator):
         generator.sync(generator.policy_version)  # before anything is sampled, whatever the step
     return policy, generator
+
+
+def load_model(config: TrainConfig, source: ModelSource) -> Policy:
+    """The policy, as the configuration wants it. Raises UserError where it does not load."""
+    return load_policy(
+        source.path,
+        device=source.device,
+        dtype=config.model.dtype,
+        trust_remote_code=config.model.trust_remote_code,
+        gradient_checkpointing=config.model.enable_gradient_checkpointing,
+    )
 
 
 def _check_lengths(config: TrainConfig, policy: Policy | TokenSide) -> None:

@@ -30,6 +30,8 @@ def report(result: TrainResult, run: RunFolder, *, shares: Collection[str], titl
     print(f"metrics  {run.metrics}")
     if result.steps_done:
         print(f"model    {run.model}")
+        if run.critic.exists():
+            print(f"critic   {run.critic}")
 
 
 def before_after(

@@ -15,9 +15,11 @@ __all__ = ["RunFolder", "choose_run_folder", "make_run_folder"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolder:
-    """Where a run writes: ``config.yaml``, ``metrics.jsonl``, ``model/`` and ``curve.png``."""
+    """Where a run writes: ``config.yaml``, ``metrics.jsonl``, ``curve.png``, what it trained."""
 
     path: Path
+    goes_on: bool = False
+    """Whether an earlier start of the same run wrote there."""
 
     @property
     def config(self) -> Path:
@@ -33,6 +35,16 @@ class RunFolder:
     def model(self) -> Path:
         """The trained model as a Hugging Face folder."""
         return self.path / "model"
+
+    @property
+    def critic(self) -> Path:
+        """The trained critic, where there is one: its model and, beside that, its value head."""
+        return self.path / "critic"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What the run can go on from, one folder each."""
+        return self.path / "checkpoints"
 
     @property
     def curve(self) -> Path:

@@ -99,9 +99,17 @@ def rewards_of(config: TrainConfig, env: TextEnv) -> RewardsConfig:
     return rewards
 
 
-def check_scoring(config: TrainConfig, composer: RewardComposer) -> None:
+def check_scoring(
+    config: TrainConfig, composer: RewardComposer, *, needs_baseline: bool = False
+) -> None:
     """Raises ConfigError for what the rewards ask of the run and it does not give."""
     check_group_size(composer, config.rollout.n, flag="--rollout.n")
+    if needs_baseline and composer.needs_groups:
+        raise ConfigError(
+            f"--algorithm.adv_estimator {config.algorithm.adv_estimator}: a reward of scope group "
+            "compares siblings, and the greedy response to a prompt stands alone; take another "
+            "estimator"
+        )
 
 
 def check_group_size(composer: RewardComposer, size: int, *, flag: str) -> None:

@@ -25,12 +25,20 @@ from rlgym_llm.types import Task
 from rlgym_llm_trainers.algorithms.losses.binding import load_policy_loss
 from rlgym_llm_trainers.generators.training_generator import TrainingGenerator
 from rlgym_llm_trainers.generators.vllm_engine.arguments import check_kept_sets
-from rlgym_llm_trainers.learner.estimator import Estimator, load_estimator
+from rlgym_llm_trainers.learner.critic import Critic
+from rlgym_llm_trainers.learner.estimator import (
+    Estimator,
+    load_estimator,
+    needs_baseline,
+    needs_critic,
+)
 from rlgym_llm_trainers.learner.learner import Learner
 from rlgym_llm_trainers.learner.off_policy import correction_rules
-from rlgym_llm_trainers.models.policy import Policy, make_reference
+from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
+from rlgym_llm_trainers.models.policy import Policy, check_model_path
 from rlgym_llm_trainers.training.console import View
 from rlgym_llm_trainers.training.environments import has_validation_tasks, make_env
+from rlgym_llm_trainers.training.follow import assemble
 from rlgym_llm_trainers.training.preparation import (
     closed_on_error,
     episode_limits,
@@ -42,8 +50,11 @@ from rlgym_llm_trainers.training.preparation import (
     validation_params,
     validation_tasks,
 )
+from rlgym_llm_trainers.training.run_critic import make_critic
 from rlgym_llm_trainers.training.run_folder import RunFolder
+from rlgym_llm_trainers.training.run_learner import check_learner, make_learner
 from rlgym_llm_trainers.training.run_rewards import Accuracy, accuracy_of, check_scoring, rewards_of
+from rlgym_llm_trainers.training.signal_filter import check_signal
 from rlgym_llm_trainers.training.task_order import choose_sampler
 
 __all__ = ["Session", "open_session"]
@@ -59,7 +70,11 @@ class Session:
     policy: Policy
     generator: TrainingGenerator
     learner: Learner
+    critic: Critic | None
+    """None where the advantages need none."""
     estimate_advantages: Estimator
+    needs_baseline: bool
+    """Whether the advantages are against the reward of a greedy sibling."""
     train_tasks: tuple[Task, ...]
     """Those whose prompt fits ``data.max_prompt_length``; empty where the run only validates."""
     sampler: TaskSampler | None
@@ -99,26 +114,34 @@ class Session:
         self.generator.close()
 
 
-def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view: View) -> Session:
+def open_session(
+    config: TrainConfig, *, plugins: Plugins, run: RunFolder, view: View, ranks: Ranks = ALONE
+) -> Session:
     """Makes the session. Raises UserError, in one line, for whatever cannot work.
 
+    With several ``ranks`` this is the first, and the others are in `follow`.
     What costs little is checked first, so that a typing error does not wait for a model.
     """
     plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator)  # its options wait for the rewards
-    policy_loss = load_policy_loss(config.actor, plugins)
-    plan_batches(config)
+    load_policy_loss(config.actor, plugins)
+    has_critic = needs_critic(config, plugins) and not config.trainer.val_only
+    plan_batches(config, dp_size=ranks.world_size, has_critic=has_critic)
+    if config.critic.model.path is not None:
+        check_model_path(config.critic.model.path, flag="--critic.model.path")
     _check_staleness(config)
     for key, folder in (
         ("rollout_data_dir", config.trainer.rollout_data_dir),
         ("validation_data_dir", config.trainer.validation_data_dir),
     ):
-        _check_dump_folder(key, folder)
+        if not run.goes_on:  # then the folders are this run's
+            _check_dump_folder(key, folder)
     source = find_model(config, plugins)
     if not source.generator.trains:
         raise ConfigError(
             f"--rollout.name {source.generator.name}: its weights cannot be renewed, so it is for "
             "evaluation only; train with hf or vllm"
         )
+    check_learner(config, source, ranks)
 
     trains = not config.trainer.val_only
     if trains and source.generator.name == "vllm":
@@ -130,7 +153,10 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
     rewards = rewards_of(config, env)
     train_composer = RewardComposer(rewards, plugins)
     estimate = load_estimator(config, rewards, plugins)
-    check_scoring(config, train_composer)
+    greedy = needs_baseline(config, plugins)
+    check_scoring(config, train_composer, needs_baseline=greedy)
+    accuracy = accuracy_of(env, rewards, plugins)
+    check_signal(config.algorithm.filter_groups, rewards, accuracy)
     val_composer = RewardComposer(rewards, plugins, evaluation=True)
 
     policy, generator = open_model(config, source)
@@ -148,22 +174,19 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
             sampler = choose_sampler(config.data, train_env, train_tasks, seed=seed)
         val_tasks = validation_tasks(config, val_env, generator, view.note) if val_env else ()
         check_coverage(rewards, (*train_tasks, *val_tasks))
-        plan = plan_batches(config, num_prompts=len(train_tasks) if trains else None)
-
-    needs_reference = config.actor.use_kl_loss or config.algorithm.use_kl_in_reward
-    learner = Learner(
-        policy,
-        config.actor,
-        policy_loss=policy_loss,
-        mini_batch_prompts=plan.mini_batch_prompts,
-        micro_batch_size=plan.micro_batch_size,
-        reference_batch_size=plan.reference_batch_size,
-        num_updates=plan.num_updates or 0,
-        temperature=config.rollout.temperature,
-        max_response_length=config.data.max_response_length,
-        seed=config.trainer.seed,
-        reference=make_reference(policy) if needs_reference and trains else None,
-    )
+        plan = plan_batches(
+            config,
+            dp_size=ranks.world_size,
+            num_prompts=len(train_tasks) if trains else None,
+            has_critic=has_critic,
+        )
+        assemble(ranks, plan)
+        critic = None
+        if has_critic:
+            critic = make_critic(
+                config, policy, plan, model_path=source.path, ranks=ranks, note=view.note
+            )
+        learner = make_learner(config, policy, plan, plugins=plugins, ranks=ranks, note=view.note)
     return Session(
         config=config,
         run=run,
@@ -171,7 +194,9 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         policy=policy,
         generator=generator,
         learner=learner,
+        critic=critic,
         estimate_advantages=estimate,
+        needs_baseline=greedy,
         train_tasks=train_tasks,
         sampler=sampler,
         val_tasks=val_tasks,
@@ -179,7 +204,7 @@ def open_session(config: TrainConfig, *, plugins: Plugins, run: RunFolder, view:
         val_envs=EnvPool(lambda: val_env or env),
         train_composer=train_composer,
         val_composer=val_composer,
-        accuracy=accuracy_of(env, rewards, plugins),
+        accuracy=accuracy,
         train_params=training_params(config),
         val_params=validation_params(config),
         limits=episode_limits(config, policy),

@@ -4,6 +4,9 @@
       ^                                                              |
       +-- generator.sync(version + 1) <-- learner.update (mini-batches) <--+
 
+With a critic the samples get their values before the estimator sees them, and it learns from their
+returns before the policy learns from their advantages.
+
 Where the generator follows every update at once (``rollout.max_staleness`` 0), the old log-probs
 are the generator's own. Otherwise the learner corrects for the policy that sampled.
 """
@@ -11,34 +14,35 @@ are the generator's own. Otherwise the learner corrects for the policy that samp
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rlgym_llm.composition.metrics import scoring_metrics
-from rlgym_llm.episodes.callers_thread import CallersThread
-from rlgym_llm.errors import RlgymError
-from rlgym_llm.rollout import run_groups, stable_seed
-from rlgym_llm.scores import CardStatus, ScoreCard
-from rlgym_llm.types import Rollout, RolloutGroup, Task
+from rlgym_llm.rollout import stable_seed
+from rlgym_llm.scores import ScoreCard
 from rlgym_llm_trainers.algorithms.kl_controller import (
     KlController,
     mean_sequence_kl,
 )
 from rlgym_llm_trainers.algorithms.metrics import finalize, finite
 from rlgym_llm_trainers.learner.credit import advantage_inputs, samples_to_train, with_advantages
+from rlgym_llm_trainers.learner.filtration import filtrate
 from rlgym_llm_trainers.learner.off_policy import correct
 from rlgym_llm_trainers.learner.reward_kl import kl_metrics, reward_kl
+from rlgym_llm_trainers.training.buffer import LeftOut
 from rlgym_llm_trainers.training.clock import Clock
-from rlgym_llm_trainers.training.collector import Collector
+from rlgym_llm_trainers.training.collecting import success_of
+from rlgym_llm_trainers.training.collector import Collected, Collector
 from rlgym_llm_trainers.training.dumps import dump
-from rlgym_llm_trainers.training.failed_episodes import check_failures
+from rlgym_llm_trainers.training.failed_episodes import check_failures, check_scores
+from rlgym_llm_trainers.training.greedy_baselines import greedy_baselines
 from rlgym_llm_trainers.training.health.sample_rules import mask_metrics
-from rlgym_llm_trainers.training.run_rewards import success
+from rlgym_llm_trainers.training.run_critic import cut_off
 from rlgym_llm_trainers.training.session import Session
 from rlgym_llm_trainers.training.staleness import staleness_metrics
 from rlgym_llm_trainers.training.step_metrics import rollout_metrics
 from rlgym_llm_trainers.training.task_order import epoch_of
 
-__all__ = ["open_collector", "train_step"]
+__all__ = ["train_step"]
 
 
 def train_step(
@@ -55,14 +59,18 @@ def train_step(
     version = session.generator.policy_version
     with clock("gen"):  # where sampling runs ahead of the learner, what is left to wait for
         collected = collector.collect(step, version=version)
-    tasks = [group.task for group in collected.groups]
     rollouts = collected.rollouts
 
     view.phase("scoring")
-    check_failures(rollouts, step=step, max_error_rate=session.train_composer.config.max_error_rate)
     with clock("reward"):
-        cards = _score(session, step, rollouts)
-    session.sampler.observe(step, collected.indices, _successes(session, tasks, cards))
+        cards = _score(session, step, collected)
+        baselines: dict[str, float] | None = None
+        of_greedy: dict[str, float] = {}
+        if session.needs_baseline:
+            baselines, of_greedy = greedy_baselines(
+                collected.greedy, session.train_composer, step=step
+            )
+    _observe(session, step, collected, cards)
 
     view.phase("learning")
     samples = samples_to_train(rollouts, cards, is_cut=config.rollout.is_cut)
@@ -76,6 +84,13 @@ def train_step(
             config.algorithm.rollout_correction,
             max_staleness=config.rollout.max_staleness,
         )
+    bootstrap_values = None
+    if session.critic is not None:
+        with clock("values"):
+            samples, bootstrap_values = session.critic.add_values(
+                samples,
+                cut_off=cut_off(rollouts, config, session.train_composer.config),
+            )
     with clock("adv"):
         kl, penalty, next_control = None, {}, kl_control
         if config.algorithm.use_kl_in_reward and samples:
@@ -89,11 +104,26 @@ def train_step(
             session.train_composer.config.components,
             kl=kl,
             kl_coef=kl_control.kl_coef,
+            bootstrap_values=bootstrap_values,
+            baselines=baselines,
         )
         advantages = session.estimate_advantages(inputs)
         samples = with_advantages(samples, rollouts, advantages)
-    with clock("update_actor"):
-        learned = session.learner.update(samples, step=step, version=version) if samples else {}
+        filtered: dict[str, float] = {}
+        if config.algorithm.use_pf_ppo:
+            samples, filtered = filtrate(
+                samples,
+                {card.rollout_id: card.reward for card in cards if card.reward is not None},
+                config.algorithm.pf_ppo,
+                seed=stable_seed(config.trainer.seed, "pf_ppo", step),
+            )
+    learned: dict[str, float] = {}
+    if session.critic is not None and samples:
+        with clock("update_critic"):
+            learned |= session.critic.update(samples, step=step)
+    if step > config.trainer.critic_warmup and samples:
+        with clock("update_actor"):
+            learned |= session.learner.update(samples, step=step, version=version)
     synced = session.generator.sync(version + 1)
     encode = functools.partial(session.policy.tokenizer.encode, add_special_tokens=False)
 
@@ -103,8 +133,11 @@ def train_step(
             **scoring_metrics(cards),
             **session.sampler.metrics(),
             **collected.metrics,
+            **_summed(collected.left_out),
             **staleness_metrics(rollouts, version),
             **mask_metrics(samples, rollouts),
+            **of_greedy,
+            **filtered,
             **penalty,
             **corrected,
             **learned,
@@ -119,69 +152,40 @@ def train_step(
     return metrics, next_control
 
 
-def open_collector(session: Session) -> Collector:
-    """Samples the groups of a step's tasks, ahead of the learner where that is allowed."""
-    config = session.config
-
-    def draw(step: int) -> Sequence[int]:
-        assert session.sampler is not None, "a run that trains has tasks"
-        return session.sampler.draw(step, config.data.train_batch_size)
-
-    def sample(
-        step: int,
-        indices: Sequence[int],
-        *,
-        on_group: Callable[[int, RolloutGroup], None],
-        caller: CallersThread,
-    ) -> None:
-        run_groups(
-            [session.train_tasks[index] for index in indices],
-            group_size=config.rollout.n,
-            seed=stable_seed(config.trainer.seed, "train", step),
-            make_env=session.train_envs,
-            generator=session.generator,
-            params=session.train_params,
-            batching=session.batching,
-            on_group=on_group,
-            caller=caller,
-            **session.limits,
+def _score(session: Session, step: int, collected: Collected) -> list[ScoreCard]:
+    """Scores the rollouts, where that is to do, and dumps them, unscored too where it fails."""
+    folder, rollouts = session.config.trainer.rollout_data_dir, collected.rollouts
+    cards = None if collected.cards is None else list(collected.cards)
+    if cards is None:
+        check_failures(
+            rollouts, step=step, max_error_rate=session.train_composer.config.max_error_rate
         )
-
-    return Collector(
-        draw=draw,
-        sample=sample,
-        batch_size=config.data.train_batch_size,
-        total_steps=session.total_steps,
-        max_staleness=config.rollout.max_staleness,
-        stale=config.rollout.stale,
-    )
-
-
-def _score(session: Session, step: int, rollouts: Sequence[Rollout]) -> list[ScoreCard]:
-    """Scores the rollouts and dumps them, unscored too where a reward ends the run."""
-    folder = session.config.trainer.rollout_data_dir
-    cards: list[ScoreCard] | None = None
     try:
-        cards = session.train_composer(rollouts, step=step)
+        if cards is None:
+            cards = session.train_composer(rollouts, step=step)
     finally:
         if folder:
             dump(folder, step, rollouts, cards)
-    failed = [card for card in cards if card.status is CardStatus.FAILED_REWARD]
-    if failed and len(failed) == len(cards):
-        raise RlgymError(f"step {step}: not one of {len(cards)} scores worked: {failed[0].error}")
+    check_scores(cards, step=step)
     return cards
 
 
-def _successes(
-    session: Session, tasks: Sequence[Task], cards: Sequence[ScoreCard]
-) -> list[float | None]:
-    """How each task of the step went, by all its siblings."""
-    n, ranges = session.config.rollout.n, session.train_composer.ranges
-    return [
-        success(
-            cards[place * n : (place + 1) * n],
-            accuracy=session.accuracy.component(task),
-            ranges=ranges,
-        )
-        for place, task in enumerate(tasks)
+def _observe(session: Session, step: int, collected: Collected, cards: Sequence[ScoreCard]) -> None:
+    """Tells the sampler how each task of the step went, those that were left out included."""
+    assert session.sampler is not None, "a run that trains has tasks"
+    n = session.config.rollout.n
+    indices = list(collected.indices)
+    successes = [
+        success_of(session, group.task, cards[place * n : (place + 1) * n])
+        for place, group in enumerate(collected.groups)
     ]
+    for left_out in collected.left_out:
+        indices += left_out.indices
+        successes += left_out.successes
+    session.sampler.observe(step, indices, successes)
+
+
+def _summed(found: Sequence[LeftOut]) -> dict[str, float]:
+    """The counts of several steps as one."""
+    names = dict.fromkeys(name for one in found for name in one.metrics)
+    return {name: sum(one.metrics[name] for one in found) for name in names}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
 
 from rlgym_llm.drift import has_drift
 from rlgym_llm.failures import FAILURES, failure_of
@@ -13,6 +14,7 @@ from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout, RolloutStatus
 from rlgym_llm_trainers.algorithms.advantages import AdvantageInputs, Advantages
 from rlgym_llm_trainers.algorithms.advantages.inputs import Bools
+from rlgym_llm_trainers.algorithms.losses.value import ExplainedVariance
 from rlgym_llm_trainers.algorithms.metrics import finalize, length_metrics, summary
 
 __all__ = ["rollout_metrics"]
@@ -29,8 +31,8 @@ def rollout_metrics(
     """Lengths, turns, failures, scores, rewards and advantages of one step, in float64.
 
     ``critic/score/*`` is the composed score of the cards, ``critic/rewards/*`` what the advantages
-    were made of: the score minus the KL penalty where that is part of the reward. Advantages and
-    returns are those of the tokens that are trained. ``encode`` is
+    were made of: the score minus the KL penalty where that is part of the reward. Advantages,
+    returns and values are those of the tokens that are trained, over the whole step. ``encode`` is
     the tokenizer without special tokens, for ``rollout/retokenization_drift_ratio``: the share of
     turns whose text encodes to other ids than were sampled.
     """
@@ -45,7 +47,7 @@ def rollout_metrics(
         **summary("critic/score", [card.reward for card in cards]),
         **summary("critic/rewards", inputs.sequence_rewards[inputs.is_scored].tolist()),
         **summary("critic/advantages", advantages.advantages[trained].tolist()),
-        **_returns(advantages, trained),
+        **_values(inputs, advantages, trained),
         **finalize(advantages.metrics),
         **finalize(length_metrics(lengths, truncated=truncated)),
         **summary("prompt_length", prompts),
@@ -56,10 +58,18 @@ def rollout_metrics(
     }
 
 
-def _returns(advantages: Advantages, trained: Bools) -> dict[str, float]:
-    if advantages.returns is None:
-        return {}
-    return summary("critic/returns", advantages.returns[trained].tolist())
+def _values(inputs: AdvantageInputs, advantages: Advantages, trained: Bools) -> dict[str, float]:
+    """The returns, the values before the update, and what the one explain of the other."""
+    returns, values = advantages.returns, inputs.values
+    found: dict[str, float] = {}
+    if returns is not None:
+        found |= summary("critic/returns", returns[trained].tolist())
+    if values is not None:
+        found |= summary("critic/values", values[trained].tolist())
+    if returns is not None and values is not None:
+        streams = (torch.from_numpy(stream) for stream in (values, returns, trained))
+        found["critic/vf_explained_var"] = ExplainedVariance.of(*streams).result()
+    return found
 
 
 def _failure_ratios(rollouts: Sequence[Rollout], cards: Sequence[ScoreCard]) -> dict[str, float]:

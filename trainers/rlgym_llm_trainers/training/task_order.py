@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,11 @@ from rlgym_llm.errors import ConfigError
 from rlgym_llm.mixture import Mixture
 from rlgym_llm.types import Task
 
-__all__ = ["EpochOrder", "choose_sampler", "epoch_of", "task_indices"]
+__all__ = ["EpochOrder", "choose_sampler", "epoch_of", "further_tasks", "task_indices"]
+
+_APART = 1_000_003
+"""Steps between a step and what is drawn for it further: a prime, so that without shuffling each
+draw is of another batch."""
 
 
 def choose_sampler(
@@ -90,6 +94,30 @@ def epoch_of(step: int, *, num_tasks: int, batch_size: int) -> int:
     steps 1 and 2 are epoch 0 and step 3 opens epoch 1.
     """
     return (step - 1) // (num_tasks // batch_size)
+
+
+def further_tasks(
+    sampler: TaskSampler,
+    step: int,
+    *,
+    draw: int,
+    batch_size: int,
+    num_tasks: int,
+    tried: Collection[int],
+) -> list[int]:
+    """At most ``num_tasks`` tasks more for a step, at its ``draw`` (from 1) after its own tasks.
+
+    A pure function of its arguments: the step draws as a later one would. Tasks that the step has
+    tried come again only where the draw holds no other.
+
+    >>> order = EpochOrder(6, seed=0, shuffle=False)
+    >>> order.draw(1, 2), further_tasks(
+    ...     order, 1, draw=1, batch_size=2, num_tasks=2, tried={0, 1})
+    ([0, 1], [2, 3])
+    """
+    drawn = list(dict.fromkeys(sampler.draw(step + draw * _APART, batch_size)))
+    fresh = [index for index in drawn if index not in tried]
+    return (fresh or drawn)[:num_tasks]
 
 
 def task_indices(

@@ -26,15 +26,15 @@ def estimate(weights, groups, *, is_scored=None, eps=1e-6, **values):
 def test_components_pull_by_their_weights_and_not_by_their_spread():
     found = estimate({"a": 1.0, "b": 1.0}, "gggg", a=[0, 0, 1, 1], b=[0, 100, 0, 100])
     # Each alone is -.866, -.866, .866, .866 in its order; their sums -1.732, 0, 0, 1.732 have
-    # (biased) std 1.2247, so 1.4142.
-    expected = [-(2**0.5), 0.0, 0.0, 2**0.5]
+    # (unbiased) std sqrt(6 / 3) = 1.4142, so 1.2247.
+    expected = [-(1.5**0.5), 0.0, 0.0, 1.5**0.5]
     assert found.advantages[:, 0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_weights_count():
     found = estimate({"a": 2.0, "b": 1.0}, "gggg", a=[0, 0, 1, 1], b=[0, 1, 0, 1])
-    # 2 * -.866 - .866, ...: -2.598, -.866, .866, 2.598 over their std 1.9365.
-    expected = [-1.3416, -0.4472, 0.4472, 1.3416]
+    # 2 * -.866 - .866, ...: -2.598, -.866, .866, 2.598 over their std sqrt(15 / 3) = 2.2361.
+    expected = [-1.1619, -0.3873, 0.3873, 1.1619]
     assert found.advantages[:, 0] == pytest.approx(expected, abs=1e-4)
 
 
@@ -47,8 +47,9 @@ def test_what_does_not_apply_adds_nothing_and_what_is_unscored_stays_out():
         b=[NAN, NAN, 0.5, 0.5, NAN],
     )
     assert found.is_valid.tolist() == [True, True, True, True, False]
-    # b's two siblings are equal: 0. a: -.866, .866, ... and std .866.
-    assert found.advantages[:, 0] == pytest.approx([-1, 1, -1, 1, 0], abs=1e-5)
+    # b's two siblings are equal: 0. a: -.866, .866, ... and std 1.
+    half = 0.75**0.5
+    assert found.advantages[:, 0] == pytest.approx([-half, half, -half, half, 0], abs=1e-5)
 
 
 def test_a_metric_changes_nothing():

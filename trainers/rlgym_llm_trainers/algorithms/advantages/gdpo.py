@@ -31,12 +31,12 @@ def gdpo(
 
     GDPO, arXiv 2601.05242, equations 4 to 6: two rewards of different spread then pull by their
     weights, where the sum would be ruled by the wider one. Whitening is over the batch's valid
-    rollouts, biased std; verl's is over their tokens, so that long ones set its mean. A component
+    rollouts, unbiased std; verl's is over their tokens, so that long ones set its mean. A component
     that does not apply to a rollout adds 0 to it. Which rollouts are valid, and the metrics, are
     those of the composed rewards.
 
     Correctness 0, 0, 1, 1 and a bonus of 0, 100, 0, 100 in one group, weights 1 and 1: sums are
-    ruled by the bonus, here rollouts 2 and 3 are worth the same (0), and 1 and 4 are -/+1.414.
+    ruled by the bonus, here rollouts 2 and 3 are worth the same (0), and 1 and 4 are -/+1.225.
 
     Raises ValueError where the inputs have no components.
     """
@@ -61,6 +61,6 @@ def _whitened(total: Floats, valid: Bools, *, eps: float) -> Floats:
     whitened = np.zeros_like(total)
     kept = total[valid]
     # Advantages are of order 1: a spread far below is what eps left of a cancelled sum.
-    if kept.size and kept.std() > _NOISE:
-        whitened[valid] = (kept - kept.mean()) / (kept.std() + eps)
+    if kept.size > 1 and (spread := kept.std(ddof=1)) > _NOISE:
+        whitened[valid] = (kept - kept.mean()) / (spread + eps)
     return whitened

@@ -20,7 +20,7 @@ def reinforce_plus_plus(inputs: AdvantageInputs, *, gamma: float = 1.0) -> Advan
     """``A_t = whiten(sum_{s >= t} gamma^(s - t) r_s)`` over all sampled tokens (2501.03262).
 
     No siblings are needed. s - t counts sampled tokens alone, so that an observation between two
-    turns discounts nothing; verl forgets there what later turns earn.
+    turns discounts nothing.
 
     Two rollouts of one token, rewards 1 and 3: -.707 and .707.
     """

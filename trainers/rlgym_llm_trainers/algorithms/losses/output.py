@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rlgym_llm_trainers.algorithms.losses.log_ratio import bounded
 from rlgym_llm_trainers.algorithms.metrics import Metric
 
 __all__ = ["LossOutput", "numbers", "policy_output"]
@@ -27,12 +28,13 @@ def policy_output(
     """A policy loss with its metrics: ``actor/pg_loss``, ``actor/ppo_kl`` and shares of tokens.
 
     ``log_ratio`` [B, T] is 0 off the mask; ``ppo_kl`` is the mean of old_logprob - logprob over the
-    trained tokens. ``shares`` are bool streams [B, T] under the names that they are logged as.
+    trained tokens, each clamped to +-20 under every loss. ``shares`` are bool streams [B, T] under
+    the names that they are logged as.
     """
     shares = shares or {}
     # One transfer from the device for all the numbers.
     total, kl, count, *found = numbers(
-        loss, -log_ratio.sum(), mask.sum(), *(share.sum() for share in shares.values())
+        loss, -bounded(log_ratio).sum(), mask.sum(), *(share.sum() for share in shares.values())
     )
     metrics = {"actor/pg_loss": Metric.sum(total), "actor/ppo_kl": Metric.mean(kl, count)}
     for name, number in zip(shares, found, strict=True):

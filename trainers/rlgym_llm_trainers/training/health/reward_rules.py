@@ -139,7 +139,7 @@ def zero_variance_groups(history: History, config: TrainConfig) -> Finding | Non
         cause, keys = f"{config.rollout.n} siblings are too few to differ", ("rollout.n",)
     else:
         cause = "each task is either solved or hopeless"
-        keys = (*tasks, "rollout.temperature", "rollout.n")
+        keys = (*tasks, "algorithm.filter_groups.enable", "rollout.temperature", "rollout.n")
     return Finding(
         rule="zero_variance_groups",
         seen=f"{flat:.0%} of the groups have equal rewards, mean {mean:.3g} "

@@ -1,0 +1,287 @@
+"""A run that was ended, in whatever way, goes on to the bits of one that was left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from rlgym_llm_trainers.cli import main
+from rlgym_llm_trainers.training import collector
+
+ROWS = [
+    {"question": f"Tom has {n} pens and buys {n} more. How many?", "answer": f"#### {2 * n}"}
+    for n in (3, 4, 5, 6)
+]
+NUM_STEPS = 4  # of two tasks each: step 3 opens the second epoch
+A_STEP = 8  # rollouts
+PLUGIN = """
+    import copy
+    import os
+    import signal
+
+    from rlgym_llm import hookimpl, reward
+    from rlgym_llm.specs import GeneratorSpec, RewardSpec
+    from rlgym_llm_trainers.generators.hf_generator import HFGenerator
+    from rlgym_llm_trainers.models.policy import Policy
+
+    @reward("ending", range=(0, 1))
+    def ending(completion):
+        # Ends the run in the middle of a step, where it is told to.
+        done = int(os.environ.get("SCORED", "0")) + 1
+        os.environ["SCORED"] = str(done)
+        if done >= int(os.environ.get("ERROR_AT", "1000")):
+            raise ConnectionError("the judge is down")
+        if str(done) == os.environ.get("CTRL_C_AT"):
+            os.kill(os.getpid(), signal.SIGINT)
+        return len(completion) % 7 / 7
+
+    class Copying(HFGenerator):
+        # Samples from weights of its own, so that it may run ahead of the learner.
+        has_own_weights = True
+
+        @classmethod
+        def from_config(cls, policy, config):
+            model = copy.deepcopy(policy.model)
+            made = cls(Policy(**{**FIELDS(policy), "model": model}))
+            made.learned = policy.model
+            return made
+
+        def sync(self, version):
+            self._policy.model.load_state_dict(self.learned.state_dict())
+            return super().sync(version)
+
+    def FIELDS(policy):
+        return {name: getattr(policy, name) for name in policy.__dataclass_fields__}
+
+    sync_to_disk, kill_at = os.fsync, int(os.environ.get("KILL_AT_FSYNC", "0"))
+    if kill_at:
+        synced = []
+
+        def fsync(descriptor):
+            sync_to_disk(descriptor)
+            synced.append(descriptor)
+            if len(synced) == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        os.fsync = fsync
+
+    @hookimpl
+    def rlgym_register(kind):
+        made = {
+            "reward": RewardSpec(name="ending", entry_point=f"{__name__}:ending"),
+            "generator": GeneratorSpec(
+                name="copying", entry_point=f"{__name__}:Copying.from_config"
+            ),
+        }
+        return [made[kind]] if kind in made else []
+"""
+PLAIN = ("--actor.use_kl_loss=true", "--actor.optim.lr_scheduler_type=cosine")
+AHEAD = ("--rollout.name=copying", "--rollout.max_staleness=1", "--rollout.top_k=40")
+
+
+class Folder:
+    """Runs of the same settings in several folders."""
+
+    def __init__(self, path):
+        self.path = path
+        (path / "mine.py").write_text(textwrap.dedent(PLUGIN))
+        (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+
+    def words(self, name, *flags):
+        return [
+            *("--plugin", str(self.path / "mine.py"), "--output", str(self.path / name)),
+            *("--data.train", str(self.path / "rows.jsonl"), "--reward", "ending"),
+            *("--data.train_batch_size", "2", "--rollout.n", "4", "--trainer.num_threads", "1"),
+            *("--data.max_prompt_length", "128", "--data.max_response_length", "24"),
+            *("--actor.ppo_mini_batch_size", "1", "--actor.optim.lr", "1e-4"),
+            *("--trainer.total_training_steps", str(NUM_STEPS), "--trainer.save_freq", "100"),
+            *flags,
+        ]
+
+    def run(self, name, *flags):
+        os.environ["SCORED"] = "0"
+        try:
+            return main(self.words(name, *flags))
+        finally:
+            del os.environ["SCORED"]
+
+    def rows(self, name):
+        lines = (self.path / name / "metrics.jsonl").read_text().splitlines()
+        return [{k: v for k, v in json.loads(line).items() if not is_time(k)} for line in lines]
+
+    def weights(self, name):
+        return (self.path / name / "model" / "model.safetensors").read_bytes()
+
+    def checkpoints(self, name):
+        return sorted(path.name for path in (self.path / name / "checkpoints").glob("step_*"))
+
+    def assert_same(self, name, other):
+        assert self.rows(name) == self.rows(other)
+        assert self.weights(name) == self.weights(other)
+
+
+def is_time(key):
+    return key.startswith(("timing_s/", "timing_per_token_ms/", "perf/")) or "idle_ratio" in key
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """A run that nobody disturbs."""
+    folder = Folder(tmp_path_factory.mktemp("runs"))
+    assert folder.run("calm", *PLAIN) == 0
+    assert folder.checkpoints("calm") == [f"step_{NUM_STEPS}"], "the last step is always saved"
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "scored", "code", "saved"),
+    [
+        # In the middle of step 3, so that step 2, the end of the epoch, is the last whole one.
+        ("judge", "ERROR_AT", 2 * A_STEP + 3, 1, "step_2"),
+        # The step that is under way is finished.
+        ("ctrl_c", "CTRL_C_AT", 2 * A_STEP + 3, 130, "step_3"),
+    ],
+)
+def test_an_error_and_ctrl_c_leave_a_checkpoint_that_goes_on_to_the_same_bits(
+    calm, monkeypatch, capsys, name, cause, scored, code, saved
+):
+    with monkeypatch.context() as patch:
+        patch.setenv(cause, str(scored))
+        assert calm.run(name, *PLAIN) == code
+    assert calm.checkpoints(name) == [saved]
+    capsys.readouterr()
+    assert calm.run(name, *PLAIN) == 0
+    assert f"holds this run: going on after step {saved[-1]}" in capsys.readouterr().out
+    calm.assert_same(name, "calm")
+
+
+def test_a_filled_buffer_goes_on_with_the_groups_that_waited(tmp_path, monkeypatch):
+    folder = Folder(tmp_path)
+
+    class AtOnce(threading.Thread):
+        """Samples before anything else goes on, so that what is sampled under what is certain."""
+
+        def start(self):
+            self.run()
+
+        def join(self, timeout=None):
+            pass
+
+    monkeypatch.setattr(collector, "threading", SimpleNamespace(Thread=AtOnce))
+    dumps = tmp_path / "dumps"
+    ahead = [*AHEAD, f"--trainer.rollout_data_dir={dumps}"]
+    assert folder.run("calm", *AHEAD) == 0
+    with monkeypatch.context() as patch:
+        patch.setenv("ERROR_AT", str(2 * A_STEP + 3))
+        assert folder.run("ended", *ahead) == 1
+    assert sorted(path.name for path in dumps.iterdir()) == ["1.jsonl", "2.jsonl", "3.jsonl"]
+    (step_2,) = (tmp_path / "ended" / "checkpoints").glob("step_*")
+    assert len((step_2 / "buffer.jsonl").read_text().splitlines()) == A_STEP  # those of step 3
+    assert (step_2 / "kept_sets.safetensors").is_file()
+    assert folder.run("ended", *ahead) == 0
+    folder.assert_same("ended", "calm")
+    for step in range(1, NUM_STEPS + 1):  # step 3 once, though it was begun twice
+        assert len((dumps / f"{step}.jsonl").read_text().splitlines()) == A_STEP
+    assert folder.rows("calm")[-1]["training/off_policy/trajectory_staleness/max"] == 1
+
+    # A new run of another batch size has no use for them, and does not wait for the rest either.
+    source = ["--trainer.resume_mode=resume_path", f"--trainer.resume_from_path={step_2}"]
+    assert folder.run("wider", *AHEAD, *source, "--data.train_batch_size=4") == 0
+    assert [row["step"] for row in folder.rows("wider")] == [1, 2, 3, 4]
+
+
+def test_a_machine_that_is_about_to_go_has_every_step_saved(tmp_path, monkeypatch):
+    end = "MLP_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP"
+    monkeypatch.setenv(end, str(time.time() + 1000))
+    folder = Folder(tmp_path)
+    flags = ["--trainer.total_training_steps=3"]
+    assert folder.run("early", *flags) == 0
+    assert folder.checkpoints("early") == ["step_3"]
+    assert folder.run("late", *flags, "--trainer.esi_redundant_time=1000") == 0
+    assert folder.checkpoints("late") == ["step_1", "step_2", "step_3"]
+
+
+def test_a_new_run_begins_from_a_checkpoint_of_another(calm, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        patch.setenv("ERROR_AT", str(A_STEP + 1))
+        assert calm.run("first", *PLAIN) == 1
+    step_1 = calm.path / "first" / "checkpoints" / "step_1"
+    source = ["--trainer.resume_mode", "resume_path", "--trainer.resume_from_path", str(step_1)]
+    assert calm.run("second", *PLAIN, *source) == 0
+    calm.assert_same("second", "calm")
+    assert calm.run("third", *PLAIN, *source[:3], str(step_1.parent)) == 2
+    assert "is no whole checkpoint" in capsys.readouterr().err
+    assert not (calm.path / "third").exists()
+
+
+def test_a_run_that_is_done_saves_its_model_and_may_be_made_longer(calm, capsys):
+    assert calm.run("short", *PLAIN[:1], "--trainer.total_training_steps=2") == 0
+    (model,) = (calm.path / "short" / "model").glob("*.safetensors")
+    before = model.read_bytes()
+    model.unlink()  # as if the run had been killed before
+    assert calm.run("short", *PLAIN[:1], "--trainer.total_training_steps=2") == 0
+    assert model.read_bytes() == before
+    assert len(calm.rows("short")) == 2
+    assert calm.run("short", *PLAIN[:1], "--trainer.total_training_steps=1") == 2
+    assert "is of step 2, and the run has 1" in capsys.readouterr().err
+    keeps = ["--trainer.save_freq=1", "--trainer.max_actor_ckpt_to_keep=2"]
+    assert calm.run("short", *PLAIN[:1], *keeps) == 0
+    assert "--trainer.total_training_steps: 2 -> 4" in capsys.readouterr().out
+    assert calm.checkpoints("short") == ["step_3", "step_4"]
+    # With a constant learning rate 2 + 2 steps are 4.
+    assert calm.run("long", *PLAIN[:1]) == 0
+    calm.assert_same("short", "long")
+
+
+def test_other_settings_are_named_and_refused_and_nothing_is_touched(calm, capsys):
+    before = calm.rows("calm"), calm.weights("calm")
+    flags = ["--actor.optim.lr=1e-5", "--trainer.save_freq=50"]
+    assert calm.run("calm", *PLAIN, *flags) == 2
+    stderr = capsys.readouterr().err
+    assert "actor.optim.lr: 0.0001 -> 1e-05" in stderr
+    assert "save_freq" not in stderr
+    assert stderr.count("\n") == 1
+    assert calm.run("calm", *PLAIN, "--trainer.resume_mode=disable") == 2
+    assert "the folder is in use" in capsys.readouterr().err
+    assert (calm.rows("calm"), calm.weights("calm")) == before
+
+
+def test_a_folder_that_is_no_run_of_this_kind_stays_as_it_is(calm, capsys):
+    other = calm.path / "other"
+    other.mkdir()
+    (other / "config.yaml").write_text("services: {}\n")
+    assert calm.run("other", *PLAIN) == 2
+    assert "the folder is in use" in capsys.readouterr().err
+    assert [path.name for path in other.iterdir()] == ["config.yaml"]
+    assert calm.run("unsaved", *PLAIN, "--trainer.save_freq=-1") == 0
+    assert not (calm.path / "unsaved" / "checkpoints").exists()
+    assert calm.run("unsaved", *PLAIN) == 2
+    assert "the folder is in use" in capsys.readouterr().err
+
+
+def test_kill_9_inside_a_save_and_before_the_first_one_costs_no_bit(calm):
+    flags = [*PLAIN, "--trainer.save_freq=1"]
+    command = [sys.executable, "-m", "rlgym_llm_trainers.cli", *calm.words("killed", *flags)]
+    # A save waits for the disk seven times: weights, config, metrics, progress, manifest, folders.
+    for kill_at, left in ((5, []), (9, ["step_1"])):
+        done = subprocess.run(
+            command,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "KILL_AT_FSYNC": str(kill_at)},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        (partial,) = (calm.path / "killed" / "checkpoints").glob("*.partial")
+        assert [name for name in calm.checkpoints("killed") if name != partial.name] == left
+    assert calm.run("killed", *flags) == 0
+    assert calm.checkpoints("killed") == [f"step_{step}" for step in range(1, NUM_STEPS + 1)]
+    calm.assert_same("killed", "calm")

@@ -1,0 +1,48 @@
+"""Low-rank adapters (LoRA) in a model, by peft: they are trained in the place of its weights."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import torch
+from torch import nn
+
+from rlgym_llm.config_schema import ModelConfig
+from rlgym_llm.errors import ConfigError, one_line
+
+__all__ = ["add_lora", "check_lora"]
+
+
+def check_lora(config: ModelConfig) -> None:
+    """Raises ConfigError where adapters are asked for and peft is not installed."""
+    if config.lora_rank and importlib.util.find_spec("peft") is None:
+        raise ConfigError(
+            f"--model.lora_rank {config.lora_rank}: peft is not installed; pip install "
+            "'rlgym-llm[lora]'"
+        )
+
+
+def add_lora(model: nn.Module, config: ModelConfig, *, seed: int) -> None:
+    """Puts an adapter beside each target module, in place, and freezes all other weights.
+
+    New adapters change nothing yet: B is 0 in W + scale * B @ A, and A is drawn by ``seed``, alike
+    on every rank. Raises ConfigError for target modules that the model does not have.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+
+    modules = config.target_modules
+    wanted = LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha,  # type: ignore[arg-type]  # peft divides it by the rank
+        target_modules=modules if isinstance(modules, str) else list(modules),
+        lora_dropout=0.0,
+        task_type="CAUSAL_LM",
+    )
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            inject_adapter_in_model(wanted, model)
+    except ValueError as error:
+        raise ConfigError(f"--model.target_modules {modules}: {one_line(error)}") from error
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(".lora_" in name)

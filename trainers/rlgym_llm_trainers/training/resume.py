@@ -1,0 +1,185 @@
+"""Where a run begins: in a new folder, or from a checkpoint of its own or of another run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlgym_llm.config import load_config
+from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.config_text import format_config
+from rlgym_llm.differences import differences
+from rlgym_llm.errors import UserError
+from rlgym_llm_trainers.training.checkpoint import is_whole
+from rlgym_llm_trainers.training.checkpoints import Checkpoints, step_of
+from rlgym_llm_trainers.training.run_folder import RunFolder, choose_run_folder, make_run_folder
+
+__all__ = ["Start", "find_start", "taken"]
+
+_HARMLESS = (
+    "trainer.esi_redundant_time",
+    "trainer.experiment_name",
+    "trainer.health",
+    "trainer.log_val_generations",
+    "trainer.logger",
+    "trainer.max_actor_ckpt_to_keep",
+    "trainer.max_critic_ckpt_to_keep",
+    "trainer.output",
+    "trainer.project_name",
+    "trainer.resume_from_path",
+    "trainer.resume_mode",
+    "trainer.save_freq",
+    "trainer.test_freq",
+    "trainer.total_epochs",
+    "trainer.total_training_steps",
+    "trainer.val_before_train",
+)
+"""Keys that may change while a run goes on: they do not change what a step learns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a run writes, and what it goes on from."""
+
+    run: RunFolder
+    checkpoint: Path | None = None
+    """None for a run that begins with the model as it is."""
+    takes_groups: bool = True
+    """Whether the groups that waited there are of this run's settings."""
+    notes: tuple[str, ...] = ()
+    """What to say about it."""
+
+    @property
+    def step(self) -> int:
+        """The step of the checkpoint, 0 without one."""
+        return (step_of(self.checkpoint) or 0) if self.checkpoint is not None else 0
+
+
+def find_start(config: TrainConfig) -> Start:
+    """Looks, and changes nothing; cheap, so that it comes before a model is loaded.
+
+    Raises UserError where the folder is in use and no run to go on with, where the settings differ
+    from those of that run, and where ``trainer.resume_from_path`` is no whole checkpoint.
+    """
+    trainer = config.trainer
+    if trainer.output is not None and trainer.resume_mode == "auto":
+        start = _own(config, RunFolder(path=Path(trainer.output).expanduser(), goes_on=True))
+        if start is not None:
+            return start
+    run = choose_run_folder(trainer.output, name=trainer.experiment_name or config.env.id)
+    if trainer.resume_from_path is not None:
+        return _from_another(config, run, Path(trainer.resume_from_path).expanduser())
+    return Start(run=run)
+
+
+@contextmanager
+def taken(start: Start, config: TrainConfig, *, total_steps: int) -> Iterator[None]:
+    """The run's folder, made or brought back to the checkpoint, and this run's alone inside.
+
+    What later steps wrote is gone from ``metrics.jsonl`` and from the dumps. Raises UserError where
+    another run has taken the folder, or still writes there, and where the checkpoint is of a step
+    after the last of this run; nothing is changed then.
+    """
+    run, checkpoints = start.run, Checkpoints(start.run.checkpoints)
+    if start.step > total_steps and not config.trainer.val_only:
+        raise UserError(
+            f"{start.checkpoint} is of step {start.step}, and the run has {total_steps}; raise "
+            "--trainer.total_training_steps"
+        )
+    with ExitStack() as stack:
+        if not run.goes_on:
+            make_run_folder(run, format_config(config))
+        if run.goes_on or config.trainer.save_freq > 0:
+            stack.enter_context(checkpoints.locked())
+        if run.goes_on:
+            if start.checkpoint != _newest(checkpoints):
+                raise UserError(f"--output {run.path}: another run wrote there just now; try again")
+            checkpoints.remove_unfinished()
+            _replace(run.config, format_config(config).encode())
+            for folder in (config.trainer.rollout_data_dir, config.trainer.validation_data_dir):
+                _forget_dumps(folder, after=start.step if start.checkpoint else -1)
+        if start.checkpoint is not None:
+            _replace(run.metrics, (start.checkpoint / run.metrics.name).read_bytes())
+        elif run.goes_on:
+            run.metrics.unlink(missing_ok=True)
+        yield
+
+
+def _own(config: TrainConfig, run: RunFolder) -> Start | None:
+    """The start of a run whose folder this is, None where it is no such folder."""
+    if not run.config.is_file():
+        return None
+    checkpoints = Checkpoints(run.checkpoints)
+    try:
+        before = load_config(["--config", str(run.config)])
+    except UserError as error:
+        if not checkpoints.whole():
+            return None
+        raise UserError(
+            f"--output {run.path}: its config.yaml cannot be read, so the run cannot go on "
+            f"({error}); name a new folder"
+        ) from error
+    newest = _newest(checkpoints)
+    if newest is None and (before.trainer.save_freq == -1 or run.model.exists()):
+        return None
+    changes = _changes(before, config)
+    if harmful := [change for change in changes if not _is_harmless(change)]:
+        raise UserError(
+            f"--output {run.path}: holds a run with other settings ({'; '.join(harmful)}); go on "
+            "with its own, name a new folder, or begin one from its checkpoint with "
+            "--trainer.resume_mode resume_path"
+        )
+    begins = f"going on after step {step_of(newest)}" if newest else "beginning again"
+    notes = [f"{run.path} holds this run: {begins}"]
+    notes += [f"{path} is not whole and is left out" for path in checkpoints.broken()]
+    notes += [f"--{change}" for change in changes if not change.startswith(_OF_A_START)]
+    return Start(run=run, checkpoint=newest, notes=tuple(notes))
+
+
+_OF_A_START = ("trainer.output", "trainer.resume_")
+
+
+def _from_another(config: TrainConfig, run: RunFolder, checkpoint: Path) -> Start:
+    if step_of(checkpoint) is None or not is_whole(checkpoint):
+        raise UserError(
+            f"--trainer.resume_from_path {checkpoint}: is no whole checkpoint; name a folder such "
+            "as runs/a/checkpoints/step_20"
+        )
+    before = load_config(["--config", str(checkpoint / run.config.name)])
+    changes = [c for c in _changes(before, config) if not c.startswith(_OF_A_START)]
+    notes = (f"going on after step {step_of(checkpoint)} of {checkpoint}",)
+    return Start(
+        run=run,
+        checkpoint=checkpoint,
+        takes_groups=all(map(_is_harmless, changes)),
+        notes=(*notes, *(f"--{change}" for change in changes)),
+    )
+
+
+def _newest(checkpoints: Checkpoints) -> Path | None:
+    return next(reversed(checkpoints.whole()), None)
+
+
+def _changes(before: TrainConfig, now: TrainConfig) -> list[str]:
+    return differences(before.model_dump(mode="json"), now.model_dump(mode="json"))
+
+
+def _is_harmless(change: str) -> bool:
+    key = change.partition(":")[0]
+    return any(key == one or key.startswith(f"{one}.") for one in _HARMLESS)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)
+
+
+def _forget_dumps(folder: str | None, *, after: int) -> None:
+    """Removes the files of later steps, which will be written again."""
+    for path in Path(folder).glob("*.jsonl") if folder else ():
+        if path.stem.isdigit() and int(path.stem) > after:
+            path.unlink()

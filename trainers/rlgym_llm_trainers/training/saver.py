@@ -1,0 +1,152 @@
+"""When a run saves a checkpoint, what goes into it, and how it is put back into place."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from rlgym_llm_trainers.algorithms.kl_controller import KlController
+from rlgym_llm_trainers.training.checkpoint import (
+    Learns,
+    Progress,
+    read_progress,
+    save_checkpoint,
+)
+from rlgym_llm_trainers.training.checkpoints import Checkpoints
+from rlgym_llm_trainers.training.collector import Collector, CollectorState
+from rlgym_llm_trainers.training.random_state import load_random_state, random_state
+from rlgym_llm_trainers.training.session import Session
+
+__all__ = ["Saver", "seconds_left"]
+
+_ENDS = (
+    "MLP_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP",
+    "SAGEMAKER_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP",
+)
+"""Where two clusters say, in seconds since 1970, when they take the machine back."""
+_SAVING_S = 60.0
+
+
+class Saver:
+    """Saves the checkpoints of one run; with ``trainer.save_freq`` -1 none.
+
+    After every step `mark` remembers how far the run is, so that a checkpoint is of a whole step
+    even where an error ends the next one in its middle.
+    """
+
+    def __init__(self, session: Session, collector: Collector) -> None:
+        self._session = session
+        self._collector = collector
+        self._checkpoints = Checkpoints(session.run.checkpoints)
+        self._learners: dict[str, Learns] = {"actor": session.learner}
+        if session.critic is not None:
+            self._learners["critic"] = session.critic
+        self._progress: Progress | None = None
+        self._updates: tuple[int, ...] = ()
+        self._saved_step = 0
+        self._longest_step_s = 0.0
+        self._last_save_s: float | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the run saves checkpoints."""
+        return self._session.config.trainer.save_freq > 0
+
+    def restore(self, folder: Path, *, takes_groups: bool = True) -> Progress:
+        """Puts all of the run where the checkpoint has it; the generator has the weights first.
+
+        Without ``takes_groups`` the groups that waited for the learner are left there. Raises
+        DataError for a checkpoint of another model.
+        """
+        session = self._session
+        progress = read_progress(folder)
+        session.view.phase("loading the checkpoint")
+        for name, learner in self._learners.items():
+            learner.load(folder / name)
+        session.generator.sync(progress.policy_version)
+        if session.sampler is not None:  # else the run only validates
+            session.sampler.load(progress.sampler)
+            begun = CollectorState(num_begun=progress.step)
+            self._collector.load(progress.collector if takes_groups else begun)
+        load_random_state(progress.random)
+        if folder.parent == self._checkpoints.path:
+            self._saved_step = progress.step
+        return progress
+
+    def mark(self, step: int, kl_control: KlController, *, step_s: float) -> None:
+        """Remembers how far the run is after a step; it took ``step_s`` seconds."""
+        if not self.is_on:
+            return
+        session = self._session
+        assert session.sampler is not None, "a run that trains has tasks"
+        self._longest_step_s = max(self._longest_step_s, step_s)
+        self._updates = self._count_updates()
+        self._progress = Progress(
+            step=step,
+            policy_version=session.generator.policy_version,
+            kl_coef=kl_control.kl_coef,
+            sampler=session.sampler.state(),
+            random=random_state(),
+            collector=self._collector.state(),
+        )
+
+    def save_if_due(self) -> None:
+        """Saves at the steps that are asked for, and before a cluster takes the machine back."""
+        if self._progress is None:
+            return
+        trainer = self._session.config.trainer
+        is_due = self._progress.step % trainer.save_freq == 0
+        if is_due or self._is_time_short(trainer.esi_redundant_time):
+            self.save()
+
+    def save(self) -> None:
+        """Saves the step that was marked last, where that is not done; else does nothing.
+
+        Nothing either where an update has changed the weights since.
+        """
+        progress, session = self._progress, self._session
+        if progress is None or progress.step == self._saved_step:
+            return
+        if self._updates != self._count_updates():
+            return
+        begun = time.perf_counter()
+        session.view.phase("saving a checkpoint")
+        save_checkpoint(
+            self._checkpoints.folder(progress.step),
+            progress,
+            self._learners,
+            metrics=session.run.metrics,
+            config=session.run.config,
+        )
+        self._saved_step = progress.step
+        if session.config.trainer.num_kept is not None:
+            self._checkpoints.keep_last(session.config.trainer.num_kept)
+        self._last_save_s = time.perf_counter() - begun
+
+    def metrics(self) -> dict[str, float]:
+        """``timing_s/save_checkpoint`` of a save since the last call; it stands in the next row."""
+        seconds, self._last_save_s = self._last_save_s, None
+        return {} if seconds is None else {"timing_s/save_checkpoint": seconds}
+
+    def _count_updates(self) -> tuple[int, ...]:
+        return tuple(learner.updates_done for learner in self._learners.values())
+
+    def _is_time_short(self, redundant_s: float) -> bool:
+        left = seconds_left(os.environ, now=time.time())
+        return left is not None and left <= _SAVING_S + self._longest_step_s + redundant_s
+
+
+def seconds_left(environ: Mapping[str, str], *, now: float) -> float | None:
+    """Seconds until the cluster takes the machine back, None where it does not say.
+
+    >>> seconds_left({"MLP_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP": "1060"}, now=1000.0)
+    60.0
+    """
+    for name in _ENDS:
+        try:
+            return float(environ[name]) - now
+        except (KeyError, ValueError):
+            continue
+    return None
