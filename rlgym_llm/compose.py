@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -82,6 +83,7 @@ class RewardComposer:
             for c in config.components.values()
         )
         self._errors = ErrorWatch(config.max_error_rate)
+        self._turn = threading.Lock()
 
     @property
     def needs_groups(self) -> bool:
@@ -151,7 +153,12 @@ class RewardComposer:
 
         ``step`` is the training step that schedules go by. Raises RewardError where too many
         scores failed (``max_error_rate``), or at the first failure under ``on_error: raise``.
+        Threads may share a composer: one call after the other, since rewards may keep state.
         """
+        with self._turn:  # the weights of a step, too, are the composer's while it scores
+            return self._score_at(step, rollouts)
+
+    def _score_at(self, step: int | None, rollouts: Sequence[Rollout]) -> list[ScoreCard]:
         self.setup()
         if step != self._step:
             self._set_terms(step)

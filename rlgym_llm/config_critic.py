@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic import field_validator
-
 from rlgym_llm.config_base import Count, Natural, Positive, Section
 from rlgym_llm.config_update import LossAggMode, Lr, OptimConfig
 
@@ -15,12 +13,8 @@ class CriticModelConfig(Section):
 
     path: str | None = None
     """Hugging Face folder or hub id, with the tokenizer of the policy; null is the model that the
-    policy begins as. A critic that a run has saved brings its value head along."""
-
-    @field_validator("path")
-    @classmethod
-    def _starter_is_none(cls, path: str | None) -> str | None:
-        return None if path == "starter" else path
+    policy begins as, `starter` the one that ships with the package. A critic that a run has saved
+    brings its value head along."""
 
 
 class CriticOptimConfig(OptimConfig):

@@ -21,9 +21,9 @@ class FilterGroupsConfig(Section):
     metric: str = "reward"
     """What tells them apart: the composed `reward`, `acc` for what says right or wrong, or a reward
     by its name."""
-    max_num_gen_batches: Natural = 0
+    max_num_gen_batches: Natural = 10
     """Rounds of at most `data.train_batch_size` prompts a step may sample, the first included; then
-    the run ends. 0 is no bound."""
+    the run ends, its model saved. 0 is no bound."""
 
     @field_validator("metric")
     @classmethod

@@ -187,6 +187,8 @@ class ShareSampler:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """As `TaskSampler.load`."""
+        if "observed" not in state:
+            raise UserError("the state is of no curriculum")
         observed = state["observed"]
         if set(observed) != set(self._shares):
             raise UserError(

@@ -1,5 +1,6 @@
 import itertools
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -222,6 +223,27 @@ class TestComposer:
         # 1 - 0.2, 0 - 0.5, 0 - 0
         assert [card.reward for card in cards] == pytest.approx([0.8, -0.5, 0.0])
         assert plugins.heard == [cards]
+
+    def test_threads_that_share_one_are_scored_by_the_weights_of_their_own_step(self):
+        found: dict[int, list[ScoreCard]] = {}
+        started: list[threading.Thread] = []
+
+        def call(step: int) -> None:
+            found[step] = scorer([rollout()], step=step)
+
+        @reward("meddled")
+        def meddled(completion):
+            if not started:  # while step 0 is scored, another thread asks for step 10
+                started.append(threading.Thread(target=call, args=(10,)))
+                started[0].start()
+                started[0].join(0.2)  # where it does not have to wait, it is done by then
+            return 1.0
+
+        section = {"meddled": {"weight": 2.0, "schedule": {"linear": [1, 2, 10]}}}
+        scorer = composer(Installed(meddled=meddled), components=section)
+        call(0)
+        started[0].join()
+        assert [found[step][0].reward for step in (0, 10)] == [2.0, 4.0]
 
     def test_components_have_names_of_their_own(self):
         plugins = Installed(good=good)

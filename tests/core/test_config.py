@@ -109,6 +109,12 @@ def test_starter_is_no_model_of_a_users_wherever_it_stands(write: Write) -> None
     assert load_config(["--model", "./starter"]).model.path == "./starter"
 
 
+def test_the_critic_of_the_starter_is_not_that_of_the_model() -> None:
+    flags = ["--model", "m", "--algorithm.adv_estimator", "gae"]
+    assert load_config(flags).critic.model.path is None
+    assert load_config([*flags, "--critic.model.path", "starter"]).critic.model.path == "starter"
+
+
 # Rewards
 
 

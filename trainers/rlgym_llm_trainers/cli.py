@@ -51,9 +51,10 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     # Past this line Gymnasium is needed, and in `_train` torch: --help waits for neither.
     from rlgym_llm.compose import RewardComposer
-    from rlgym_llm_trainers.learner.estimator import load_estimator, needs_critic
+    from rlgym_llm_trainers.learner.estimator import load_estimator, needs_baseline, needs_critic
     from rlgym_llm_trainers.training.environments import make_env
-    from rlgym_llm_trainers.training.run_rewards import check_scoring, rewards_of
+    from rlgym_llm_trainers.training.run_rewards import accuracy_of, check_scoring, rewards_of
+    from rlgym_llm_trainers.training.signal_filter import check_signal
 
     command, plugins = over_starter_run(command)
     config = command.config
@@ -63,7 +64,13 @@ def _run(argv: Sequence[str]) -> int:
         env = make_env(config, plugins, role="train")
         rewards = rewards_of(config, env)
         load_estimator(config, rewards, plugins)
-        check_scoring(config, RewardComposer(rewards, plugins))
+        check_scoring(
+            config,
+            RewardComposer(rewards, plugins),
+            needs_baseline=needs_baseline(config, plugins),
+        )
+        accuracy = accuracy_of(env, rewards, plugins)
+        check_signal(config.algorithm.filter_groups, rewards, accuracy)
         plan = plan_batches(
             config,
             dp_size=launched_as()[1],
@@ -97,6 +104,9 @@ def _lead(config: TrainConfig, plugins: Plugins, ranks: Ranks) -> int:
     check_loggers(config.trainer.logger)
     start = find_start(config)
     run = start.run
+    last_step = start.step if start.checkpoint else None
+    if last_step is None and run.goes_on:
+        last_step = -1  # it begins again, validation before the first step included
     with open_view(shows_steps="console" in config.trainer.logger) as view:
         session = open_session(config, plugins=plugins, run=run, view=view, ranks=ranks)
         with closing(session), taken(start, config, total_steps=session.total_steps):
@@ -118,7 +128,7 @@ def _lead(config: TrainConfig, plugins: Plugins, ranks: Ranks) -> int:
                 project=config.trainer.project_name,
                 experiment=config.trainer.experiment_name,
                 config=config.model_dump(mode="json"),
-                last_step=start.step if start.checkpoint else None,
+                last_step=last_step,
             )
             try:
                 result = train(session, loggers, start.checkpoint, takes_groups=start.takes_groups)

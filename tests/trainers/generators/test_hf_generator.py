@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rlgym_llm_trainers.generators.hf_generator import HFGenerator
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from rlgym_llm.errors import GeneratorError, UserError
 from rlgym_llm.generate import GenerateRequest, Generator, SamplingParams
@@ -104,6 +105,35 @@ def test_budgets_differ_within_a_batch(policy):
     assert [one.num_tokens for one in done] == [1, 5, 9, 30]
     assert {one.finish_reason for one in done} == {FinishReason.LENGTH}
     assert done[1].token_ids == generator.generate([asked[1]])[0].token_ids
+
+
+def test_a_row_that_is_done_takes_no_position_that_the_model_has_not(policy):
+    config = GPT2Config(
+        vocab_size=len(policy.tokenizer),
+        n_embd=32,
+        n_layer=1,
+        n_head=2,
+        n_positions=16,
+        initializer_range=0.5,
+        bos_token_id=None,
+        eos_token_id=policy.tokenizer.eos_token_id,
+    )
+    learned = replace(policy, model=GPT2LMHeadModel(config).eval(), eos_token_ids=frozenset())
+    # A long prompt with a short response and nine the other way round, so that the row of the
+    # first, done after 4 tokens and a tenth of the batch, is decoded until all are done.
+    shapes = [(12, 4)] + [(2, 14)] * 9
+    asked = [
+        GenerateRequest(
+            prompt_token_ids=tuple(range(10 + i, 10 + i + length)),
+            params=SamplingParams(max_new_tokens=budget),
+            seed=i,
+        )
+        for i, (length, budget) in enumerate(shapes)
+    ]
+    generator = HFGenerator(learned)
+    together = [done.token_ids for done in generator.generate(asked)]
+    assert [len(ids) for ids in together] == [budget for _, budget in shapes]
+    assert [generator.generate([one])[0].token_ids for one in asked] == together
 
 
 def test_stop_token_ids_of_a_request(generator):

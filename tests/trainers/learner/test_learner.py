@@ -389,3 +389,10 @@ def test_only_tokens_of_the_current_version_are_held_against_the_learner(policy)
     mixed[:2] = of_another_policy(mixed[:2], version=6, factor=1.0)
     metrics = make_learner(policy, micro=2).update(mixed, step=1, version=6)
     assert metrics["training/rollout_ratio_diff_max"] < 1e-4
+
+
+def test_gradients_are_let_go_of_with_the_step(policy):
+    learner = make_learner(policy)
+    learner.update(make_samples(policy), step=1)
+    assert all(parameter.grad is None for parameter in policy.model.parameters())
+    assert learner.last_step == 1

@@ -109,7 +109,22 @@ def test_bypass_mode_refuses_to_count_the_same_difference_twice(level):
 def test_bounds_that_reject_equal_policies_are_refused(values):
     with pytest.raises(ConfigError, match="do not enclose 1"):
         correction_rules(config(rollout_rs="token", **values), max_staleness=0)
-    correction_rules(config(**values), max_staleness=0)  # without rejection they mean nothing
+
+
+@pytest.mark.parametrize(
+    ("values", "max_staleness"),
+    [
+        ({"rollout_rs_threshold": 3.0}, 1),
+        ({"rollout_rs_threshold_lower": 0.5}, 1),
+        ({"rollout_is_batch_normalize": True}, 0),
+        ({"rollout_is_batch_normalize": True, "bypass_mode": True}, 1),
+        ({"rollout_is_batch_normalize": True, "rollout_is": None}, 1),
+    ],
+)
+def test_what_has_no_effect_is_refused(values, max_staleness):
+    with pytest.raises(ConfigError, match=f"{next(iter(values))} .*has no effect") as caught:
+        correction_rules(config(**values), max_staleness=max_staleness)
+    assert "\n" not in str(caught.value)
 
 
 # --- the samples

@@ -75,9 +75,17 @@ class Probe(Learner):
 
     @led
     def gradient(self):
-        grads = [p.grad for p in self._trained.parameters()]
-        whole = [g.full_tensor() if hasattr(g, "full_tensor") else g for g in grads]
+        """Of the last step, as the optimizer saw it."""
+        whole = [g.full_tensor() if hasattr(g, "full_tensor") else g for g in self._seen]
         return torch.cat([g.double().flatten() for g in whole])
+
+    def watch(self):
+        def keep(optimizer, args, kwargs):
+            grads = (p.grad for p in self._trained.parameters())
+            self._seen = [g.clone() for g in grads if g is not None]
+
+        self._stepper.optimizer.register_step_pre_hook(keep)
+        return self
 
 
 @contextmanager
@@ -118,7 +126,7 @@ def make_learner(ranks, *, policy=None, loss="ppo_clip", micro=2, lr=1e-3, refer
         ranks=ranks,
         balances=balances,
         note=note,
-    ), policy
+    ).watch(), policy
 
 
 def weights(policy):

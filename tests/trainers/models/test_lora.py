@@ -76,3 +76,16 @@ def test_adapters_without_peft_are_refused(monkeypatch):
 def test_keys_of_adapters_have_no_effect_without_a_rank():
     with pytest.raises(ConfigError, match="lora_alpha has no effect without lora_rank"):
         load_config(["--model.lora_alpha", "8"])
+
+
+@pytest.mark.parametrize(
+    ("modules", "said"),
+    [
+        (("q_proj", "v_porj"), "no module v_porj"),
+        (("q_proj", "embed_tokens"), "embed_tokens is no linear layer"),
+        (("q_proj", "lm_head"), "lm_head is no linear layer with weights of its own"),
+    ],
+)
+def test_every_target_is_there_and_can_be_merged(policy, modules, said):
+    with pytest.raises(ConfigError, match=said):
+        adapted(policy, target_modules=modules)

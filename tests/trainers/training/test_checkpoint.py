@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import pickle
 import random
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -122,7 +125,8 @@ def test_progress_is_read_back_equal_with_the_waiting_groups_and_their_kept_sets
         ),
         indices={6: (40, 41, 40)},
     )
-    progress = progress_of(4, collector=collector)
+    tasks = {"count": 9, "digest": "0123456789abcdef"}
+    progress = progress_of(4, collector=collector, tasks=tasks)
     save_checkpoint(tmp_path / "step_4", progress, {"actor": Weights()}, **files)
     assert read_progress(tmp_path / "step_4") == progress
     assert is_whole(tmp_path / "step_4")
@@ -193,6 +197,62 @@ def test_the_newest_are_kept_and_the_newest_is_that_of_the_latest_step(tmp_path,
     checkpoints.keep_last(2)
     assert [folder.name for folder in checkpoints.whole()] == ["step_10", "step_100"]
     assert (checkpoints.path / "notes").is_dir()
+
+
+def test_a_kill_while_an_older_one_is_deleted_leaves_nothing_that_stays(
+    tmp_path, files, monkeypatch
+):
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    for step in (1, 2):
+        save(checkpoints.folder(step), step, files)
+
+    def killed(folder, **options):
+        if folder.exists():
+            (folder / "manifest.json").unlink()
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.keep_last(1)
+    assert checkpoints.broken() == []
+    checkpoints.remove_unfinished()
+    assert [path.name for path in checkpoints.path.iterdir()] == ["step_2"]
+
+
+def test_the_folders_of_the_learners_are_on_the_disk_before_the_manifest(
+    tmp_path, files, monkeypatch
+):
+    names = []
+
+    def fsync(file):
+        names.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    save(tmp_path / "step_1", 1, files)
+    assert names.index("actor") < names.index("manifest.json") < names.index("step_1.partial")
+
+
+@pytest.mark.parametrize(("key", "value"), [("step", 2), ("format", 2)])
+def test_a_manifest_of_another_step_or_layout_makes_no_whole_checkpoint(
+    tmp_path, files, key, value
+):
+    save(tmp_path / "step_1", 1, files)
+    path = tmp_path / "step_1" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    assert not is_whole(tmp_path / "step_1")
+
+
+def test_a_disk_without_locks_is_not_taken_for_another_run(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", no_locks)
+    with (
+        pytest.raises(UserError, match="cannot be locked: No locks available"),
+        Checkpoints(tmp_path / "checkpoints").locked(),
+    ):
+        pass
 
 
 def test_two_runs_do_not_write_in_one_folder(tmp_path):

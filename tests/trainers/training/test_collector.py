@@ -72,6 +72,13 @@ def test_without_staleness_each_step_is_sampled_when_asked_for_and_in_this_threa
     assert set(sampler.threads) == {threading.current_thread().name}
 
 
+def test_the_tasks_of_steps_that_are_complete_are_forgotten(sampler) -> None:
+    with closing(collector_of(sampler)) as collector:
+        for step in (1, 2, 3):
+            collector.collect(step, version=0)
+            assert not collector._indices
+
+
 @pytest.mark.parametrize("ahead", [1, 2])
 def test_sampling_runs_ahead_by_the_staleness_and_no_further(sampler, ahead: int) -> None:
     with closing(collector_of(sampler, max_staleness=ahead)) as collector:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -12,9 +13,12 @@ import numpy as np
 import pytest
 import torch
 from rlgym_llm_trainers.cli import main
+from rlgym_llm_trainers.models.starter import starter_model_path
+from rlgym_llm_trainers.training import run_critic
 from rlgym_llm_trainers.training.run_critic import cut_off
 
 from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.errors import UserError
 from rlgym_llm.reward_config import read_rewards
 from rlgym_llm.types import Completion, FinishReason, Rollout, Task, Turn
 
@@ -178,6 +182,23 @@ def test_the_critic_of_a_run_goes_on_in_another(recorded, tmp_path, plugin_file)
     flags += ["--critic.model.path", str(recorded.folder / "critic")]
     assert run(tmp_path / "out", *flags, "--trainer.total_training_steps", "1") == 0
     assert rows_of(tmp_path / "out")[0]["critic/values/mean"] != 0.0
+
+
+def test_the_critic_can_be_the_starter_of_a_policy_of_ones_own(tmp_path, monkeypatch, plugin_file):
+    mine = shutil.copytree(starter_model_path(), tmp_path / "mine")
+    bodies = []
+
+    def watched(path, **how):
+        bodies.append(Path(path))
+        raise UserError("that is enough")
+
+    monkeypatch.setattr(run_critic, "load_value_model", watched)
+    flags = ["--plugin", plugin_file(PLUGIN), "--algorithm.adv_estimator", "gae"]
+    flags += ["--trainer.total_training_steps", "1", "--model", str(mine)]
+    flags += ["--env.kwargs.source", "starter"]
+    assert run(tmp_path / "out", *flags) == 2
+    assert run(tmp_path / "out", *flags, "--critic.model.path", "starter") == 2
+    assert bodies == [mine, starter_model_path()]
 
 
 def test_a_run_goes_on_with_its_critic_to_the_bit(tmp_path, plugin_file):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ PLUGIN = """
     import signal
 
     from rlgym_llm import hookimpl, reward
-    from rlgym_llm.specs import GeneratorSpec, RewardSpec
+    from rlgym_llm.specs import EnvSpec, GeneratorSpec, RewardSpec
     from rlgym_llm_trainers.generators.hf_generator import HFGenerator
     from rlgym_llm_trainers.models.policy import Policy
 
@@ -76,6 +77,7 @@ PLUGIN = """
     @hookimpl
     def rlgym_register(kind):
         made = {
+            "env": EnvSpec(name="sums", entry_point="rlgym_llm_envs.arithmetic:ArithmeticEnv"),
             "reward": RewardSpec(name="ending", entry_point=f"{__name__}:ending"),
             "generator": GeneratorSpec(
                 name="copying", entry_point=f"{__name__}:Copying.from_config"
@@ -196,6 +198,9 @@ def test_a_filled_buffer_goes_on_with_the_groups_that_waited(tmp_path, monkeypat
     source = ["--trainer.resume_mode=resume_path", f"--trainer.resume_from_path={step_2}"]
     assert folder.run("wider", *AHEAD, *source, "--data.train_batch_size=4") == 0
     assert [row["step"] for row in folder.rows("wider")] == [1, 2, 3, 4]
+    # Nor does one that takes whatever groups are complete.
+    assert folder.run("dropping", *AHEAD, *source, "--rollout.stale=drop") == 0
+    assert [row["step"] for row in folder.rows("dropping")] == [1, 2, 3, 4]
 
 
 def test_a_machine_that_is_about_to_go_has_every_step_saved(tmp_path, monkeypatch):
@@ -220,6 +225,101 @@ def test_a_new_run_begins_from_a_checkpoint_of_another(calm, monkeypatch, capsys
     assert calm.run("third", *PLAIN, *source[:3], str(step_1.parent)) == 2
     assert "is no whole checkpoint" in capsys.readouterr().err
     assert not (calm.path / "third").exists()
+
+
+@pytest.fixture
+def step_1(calm, monkeypatch):
+    """A checkpoint of another run."""
+    path = calm.path / "origin" / "checkpoints" / "step_1"
+    if not path.exists():
+        with monkeypatch.context() as patch:
+            patch.setenv("ERROR_AT", str(A_STEP + 1))
+            assert calm.run("origin", *PLAIN) == 1
+    return path
+
+
+def test_a_new_run_that_is_killed_before_its_first_checkpoint_begins_there_again(
+    calm, step_1, monkeypatch, capsys
+):
+    source = ["--trainer.resume_mode=resume_path", f"--trainer.resume_from_path={step_1}"]
+    # The same words, and the plain ones, which remember where the run began.
+    for words in (source, source, [], []):
+        with monkeypatch.context() as patch:
+            patch.setenv("ERROR_AT", "3")
+            assert calm.run("again", *PLAIN, *words) == 1
+        assert not (calm.path / "again" / "model").exists(), "it would be that of the other run"
+        assert f"going on after step 1 of {step_1}" in capsys.readouterr().out
+    assert calm.checkpoints("again") == []
+    assert calm.run("again", *PLAIN) == 0
+    calm.assert_same("again", "calm")
+    assert calm.run("again", *PLAIN, *source) == 0, "its own checkpoint comes first"
+    assert f"going on after step {NUM_STEPS}" in capsys.readouterr().out
+    assert calm.run("again", *PLAIN, source[0], f"--trainer.resume_from_path={step_1}0") == 2
+    assert "the folder is in use" in capsys.readouterr().err
+
+
+def test_a_run_of_which_no_checkpoint_is_whole_is_refused_and_not_begun_again(calm, capsys):
+    shutil.copytree(calm.path / "calm", calm.path / "hurt")
+    shutil.rmtree(calm.path / "hurt" / "model")
+    name = f"step_{NUM_STEPS}"
+    (calm.path / "hurt" / "checkpoints" / name / "progress.json").write_text("{")
+    before = calm.rows("hurt")
+    assert calm.run("hurt", *PLAIN) == 2
+    stderr = capsys.readouterr().err
+    assert f"none of its checkpoints is whole ({name}); bring one back" in stderr
+    assert stderr.count("\n") == 1
+    assert calm.rows("hurt") == before
+
+
+def test_a_validation_that_fails_costs_no_step(calm, monkeypatch):
+    rows = str(calm.path / "rows.jsonl")
+    flags = [*PLAIN, f"--data.val={rows}", "--trainer.test_freq=2"]
+    flags += ["--trainer.val_before_train=false"]
+    with monkeypatch.context() as patch:
+        patch.setenv("ERROR_AT", str(2 * A_STEP + 1))  # the first score of the validation
+        assert calm.run("validated", *flags) == 1
+    assert calm.checkpoints("validated") == ["step_2"]
+    assert calm.rows("validated") == calm.rows("calm")[:2]
+    assert calm.run("validated", *flags) == 0
+    *earlier, last = calm.rows("validated")
+    assert earlier == calm.rows("calm")[:3]
+    assert {key: last[key] for key in calm.rows("calm")[3]} == calm.rows("calm")[3]
+    assert any(key.startswith("val-") for key in last), "one row has all of a step"
+    assert calm.weights("validated") == calm.weights("calm")
+
+
+def test_what_a_checkpoint_of_another_run_has_not_begins_anew_and_is_said(calm, step_1, capsys):
+    words = calm.words("other_kind", "--env=sums", "--data.curriculum.type=success")
+    place = words.index("--data.train")
+    words[place : place + 2] = ["--data.val_max_samples=1"]
+    words += ["--trainer.resume_mode=resume_path", f"--trainer.resume_from_path={step_1}"]
+    words += ["--algorithm.adv_estimator=gae", "--trainer.total_training_steps=2"]
+    assert main(words) == 0
+    stdout = capsys.readouterr().out
+    assert "the curriculum begins anew: the state is of no curriculum" in stdout
+    assert "holds no critic, which begins as in a new run" in stdout
+    assert "other training tasks than in the checkpoint (4 then, " in stdout
+    assert [row["step"] for row in calm.rows("other_kind")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([*ROWS, {**ROWS[0], "answer": "#### 7"}], "(4 then, 5 now)"),
+        (ROWS[::-1], "(4 of them, but not the same)"),
+    ],
+)
+def test_a_run_does_not_go_on_with_other_tasks(calm, capsys, rows, says):
+    path = calm.path / "rows.jsonl"
+    before = path.read_text()
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    try:
+        assert calm.run("calm", *PLAIN) == 2
+    finally:
+        path.write_text(before)
+    stderr = capsys.readouterr().err
+    assert f"the training tasks have changed since step {NUM_STEPS} {says}" in stderr
+    assert stderr.count("\n") == 1
 
 
 def test_a_run_that_is_done_saves_its_model_and_may_be_made_longer(calm, capsys):
@@ -254,6 +354,22 @@ def test_other_settings_are_named_and_refused_and_nothing_is_touched(calm, capsy
     assert (calm.rows("calm"), calm.weights("calm")) == before
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--output", "~no_such_user_at_all/run"),
+        ("--output", "a" * 300),
+        ("--trainer.resume_from_path", "~no_such_user_at_all/step_1"),
+    ],
+)
+def test_a_place_that_cannot_be_is_one_line(calm, capsys, flag, value):
+    source = ["--trainer.resume_mode=resume_path"] if "resume" in flag else []
+    assert calm.run("nowhere", *PLAIN, *source, f"{flag}={value}") == 2
+    stderr = capsys.readouterr().err
+    assert f"{flag} {value}" in stderr
+    assert stderr.count("\n") == 1
+
+
 def test_a_folder_that_is_no_run_of_this_kind_stays_as_it_is(calm, capsys):
     other = calm.path / "other"
     other.mkdir()
@@ -270,7 +386,8 @@ def test_a_folder_that_is_no_run_of_this_kind_stays_as_it_is(calm, capsys):
 def test_kill_9_inside_a_save_and_before_the_first_one_costs_no_bit(calm):
     flags = [*PLAIN, "--trainer.save_freq=1"]
     command = [sys.executable, "-m", "rlgym_llm_trainers.cli", *calm.words("killed", *flags)]
-    # A save waits for the disk seven times: weights, config, metrics, progress, manifest, folders.
+    # A save waits for the disk eight times: weights, actor, config, metrics, progress, manifest,
+    # and the two folders around them.
     for kill_at, left in ((5, []), (9, ["step_1"])):
         done = subprocess.run(
             command,

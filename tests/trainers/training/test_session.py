@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import textwrap
 
 import pytest
 from rlgym_llm_trainers.cli import main
+from rlgym_llm_trainers.training import loggers
 
 ROWS = [
     {"question": f"Tom has {n} pens and buys {n} more. How many?", "answer": f"#### {2 * n}"}
@@ -161,3 +163,66 @@ def test_a_logger_that_is_not_installed_leaves_nothing_behind(tmp_path, capsys, 
         importlib.util, "find_spec", lambda name, *a: None if name == "wandb" else find(name, *a)
     )
     assert "wandb" in refused(tmp_path, capsys, "--trainer.logger", "[wandb]")
+
+
+def test_dumps_of_training_and_validation_in_one_folder_are_refused(tmp_path, capsys):
+    flags = ["--trainer.rollout_data_dir", str(tmp_path / "dumps")]
+    flags += ["--trainer.validation_data_dir", str(tmp_path / "other" / ".." / "dumps")]
+    assert "is the folder of --trainer.rollout_data_dir" in refused(tmp_path, capsys, *flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (
+            ["--algorithm.filter_groups.enable", "true", "--algorithm.filter_groups.metric", "mth"],
+            "mth: there is no such reward",
+        ),
+        (
+            ["--algorithm.adv_estimator", "remax", "--reward", "ranked=1", "--plugin", "RANKED"],
+            "a reward of scope group compares siblings, and the greedy response",
+        ),
+    ],
+)
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_the_dry_run_refuses_what_the_run_refuses(tmp_path, capsys, plugin_file, flags, says, dry):
+    ranked = plugin_file("""
+        from rlgym_llm import hookimpl
+        from rlgym_llm.rewards import Reward
+        from rlgym_llm.specs import RewardSpec
+
+        class Ranked(Reward):
+            name = "ranked"
+            scope = "group"
+
+            def score_group(self, rollouts, ctx):
+                return [float(i) for i in range(len(rollouts))]
+
+        @hookimpl
+        def rlgym_register(kind):
+            if kind != "reward":
+                return []
+            return [RewardSpec(name="ranked", entry_point=f"{__name__}:Ranked")]
+    """)
+    words = [ranked if word == "RANKED" else word for word in flags]
+    assert says in refused(tmp_path, capsys, *words, *dry)
+
+
+def test_a_run_that_begins_again_begins_its_loggers_again(tmp_path, data, monkeypatch, capsys):
+    opened = []
+    make = loggers.open_loggers
+
+    def watched(names, **how):
+        opened.append(how["last_step"])
+        return make(names, **how)
+
+    monkeypatch.setattr(loggers, "open_loggers", watched)
+    flags = ["--data.train", data, "--data.val", data, "--trainer.save_freq", "1"]
+    assert run(tmp_path, *flags) == 0
+    for name in ("checkpoints", "model"):  # as if it had been killed before the first of them
+        shutil.rmtree(tmp_path / "out" / name)
+    assert run(tmp_path, *flags) == 0
+    assert "holds this run: beginning again" in capsys.readouterr().out
+    assert opened == [None, -1]
+    rows = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["step"] for row in rows] == [0, 1]

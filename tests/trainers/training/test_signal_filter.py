@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from rlgym_llm_trainers.training.buffer import BufferState, LeftOut
@@ -19,7 +20,7 @@ from rlgym_llm.episodes.callers_thread import CallersThread
 from rlgym_llm.errors import ConfigError, RlgymError
 from rlgym_llm.reward_config import read_rewards
 from rlgym_llm.scores import CardStatus, Component, ScoreCard, ScoreStatus
-from rlgym_llm.types import Rollout, RolloutGroup, Task
+from rlgym_llm.types import Rollout, RolloutGroup, RolloutStatus, Task
 
 SIBLINGS = 2
 
@@ -60,13 +61,21 @@ def success(task: Task, cards: Sequence[ScoreCard]) -> float:
     return sum(one.reward or 0.0 for one in cards) / len(cards)
 
 
-def filter_of(world: World, *, num_tasks: int = 12, max_draws: int = 0) -> SignalFilter:
+def filter_of(
+    world: World,
+    *,
+    num_tasks: int = 12,
+    max_draws: int = 0,
+    note: Callable[[str], None] = lambda text: None,
+) -> SignalFilter:
     return SignalFilter(
         sample=world.sample,
         score=world.score,
         signal=signal_of("reward", Accuracy()),
         success=success,
         sampler=EpochOrder(num_tasks, seed=0, shuffle=False),
+        max_error_rate=0.25,
+        note=note,
         max_draws=max_draws,
     )
 
@@ -171,6 +180,8 @@ def test_a_curriculum_draws_as_it_was_when_the_step_began(group_of) -> None:
             signal=signal_of("reward", Accuracy()),
             success=success,
             sampler=live,
+            max_error_rate=0.25,
+            note=lambda text: None,
             max_draws=3,
         )
         if begins:
@@ -273,3 +284,57 @@ def test_a_step_that_was_under_way_is_sampled_whole_after_a_resume(group_of) -> 
     assert world.drawn[0] == (1, 0, (0, 1, 2, 3))
     assert found.indices == (1, 3, 5, 7)
     assert collector.state().buffer == BufferState(num_taken=4)
+
+
+class Frail(World):
+    """A world in which the episodes of some tasks fail, and their rollouts have no reward."""
+
+    def __init__(self, group_of, has_signal, fails: Callable[[int], bool]):
+        super().__init__(group_of, has_signal)
+        self.fails = fails
+
+    def sample(self, step, indices, *, on_group, caller, draw) -> None:
+        def offer(place: int, group: RolloutGroup, **beside: object) -> None:
+            if self.fails(indices[place]):
+                broken = [
+                    replace(r, status=RolloutStatus.ENVIRONMENT_ERROR, error="down")
+                    for r in group.rollouts
+                ]
+                group = replace(group, rollouts=tuple(broken))
+            on_group(place, group, **beside)
+
+        super().sample(step, indices, on_group=offer, caller=caller, draw=draw)
+
+    def score(self, step: int, rollouts: Sequence[Rollout]) -> list[ScoreCard]:
+        cards = super().score(step, rollouts)
+        return [
+            one if rollout.status is RolloutStatus.OK else card(rollout.id, None)
+            for one, rollout in zip(cards, rollouts, strict=True)
+        ]
+
+
+def test_failed_episodes_count_over_the_step_so_far_not_over_one_small_draw(group_of) -> None:
+    # Of tasks 0 to 3, three carry signal; the one draw for what is missing, 4 and 5 (2 of them at
+    # a share of 3/4), has one of two fail: half of that draw, a sixth of the step. 5 fills it.
+    world = Frail(group_of, lambda task: task != 0, lambda task: task == 4)
+    found, _ = offered(filter_of(world), 1, [0, 1, 2, 3])
+    assert world.drawn == [(1, 0, (0, 1, 2, 3)), (1, 1, (4, 5))]
+    assert [index for _, index, _ in found] == [1, 2, 3, 5]
+
+
+def test_too_many_failed_episodes_end_a_step_at_a_later_draw(group_of) -> None:
+    # One of 4 prompts is borne; with 4 and 5 it is 3 of 6.
+    world = Frail(group_of, lambda task: task in (1, 2, 3), lambda task: task in (0, 4, 5))
+    with pytest.raises(RlgymError, match="step 1: 6 of 12 episodes failed, more than"):
+        offered(filter_of(world), 1, [0, 1, 2, 3])
+
+
+def test_a_step_that_samples_on_and_on_says_so(group_of) -> None:
+    said: list[str] = []
+    world = World(group_of, lambda task: task == 7)
+    with pytest.raises(RlgymError):
+        offered(filter_of(world, max_draws=6, note=said.append), 3, [0, 1])
+    assert said == [
+        "step 3: still sampling after 5 rounds: 1 of 10 prompts have responses of different reward,"
+        " and 2 are wanted"
+    ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlgym_llm_trainers.training.task_order import epoch_of, task_indices
+from rlgym_llm_trainers.training.task_order import epoch_of, task_indices, tasks_mark
+
+from rlgym_llm.types import Task
 
 
 def test_unshuffled_batches_wrap_and_drop_the_remainder():
@@ -47,6 +49,14 @@ def test_epoch_of_a_step():
         1,
         2,
     ]
+
+
+def test_one_task_more_another_order_and_another_answer_are_other_tasks():
+    tasks = [Task(prompt="2 + 3 = ?", answer="5"), Task(prompt="2 + 4 = ?", answer="6")]
+    same = [Task(prompt=task.prompt, answer=task.answer) for task in tasks]
+    assert tasks_mark(same) == tasks_mark(tasks)
+    others = [[*tasks, tasks[0]], tasks[::-1], [tasks[0], Task(prompt="2 + 4 = ?", answer="7")]]
+    assert all(tasks_mark(other) != tasks_mark(tasks) for other in others)
 
 
 def test_too_few_tasks_are_refused():

@@ -87,7 +87,9 @@ class _Head(torch.autograd.Function):
         hidden, weight, targets, norms, entropy, logits = ctx.saved_tensors
         wants_hidden, wants_weight = ctx.needs_input_grad[:2]
         of_hidden = torch.empty_like(hidden) if wants_hidden else None
-        of_weight = torch.zeros_like(weight) if wants_weight else None
+        # In float32 at least: rounded after every chunk, the sum would depend on their size.
+        precise = torch.promote_types(hidden.dtype, torch.float32)
+        of_weight = torch.zeros_like(weight, dtype=precise) if wants_weight else None
         parts = list(enumerate(_parts(hidden, ctx.chunk_size)))
         for number, part in reversed(parts):
             if logits is None:
@@ -106,8 +108,13 @@ class _Head(torch.autograd.Function):
                 else:
                     torch.mm(gradient, weight, out=of_hidden[part])
             if of_weight is not None:
-                of_weight.addmm_(gradient.T, hidden[part])
+                if of_weight.dtype == gradient.dtype:
+                    of_weight.addmm_(gradient.T, hidden[part])
+                else:
+                    of_weight += gradient.T @ hidden[part]
             logits = None
+        if of_weight is not None:
+            of_weight = of_weight.to(weight.dtype)
         return of_hidden, of_weight, None, None, None, None, None
 
 

@@ -152,8 +152,13 @@ class HFGenerator(ChatEncoder):
             logits_to_keep=1,
         )
         spread = torch.tensor([place[r.prompt_token_ids] for r in requests], device=device)
-        state = _DecodeState(cache=cache, mask=mask, next_position=mask.sum(-1))
-        state.select(spread)
+        budgets = torch.tensor([r.params.max_new_tokens for r in requests], device=device)
+        cache.batch_select_indices(spread)
+        mask = mask[spread]
+        position = mask.sum(-1)
+        state = _DecodeState(
+            cache=cache, mask=mask, next_position=position, last_position=position + budgets - 1
+        )
         return state, output.logits[:, -1][spread]
 
     def _decode(self, state: _DecodeState, token_ids: Tensor) -> Tensor:
@@ -166,7 +171,7 @@ class HFGenerator(ChatEncoder):
             past_key_values=state.cache,
             use_cache=True,
         )
-        state.next_position = state.next_position + 1
+        state.next_position = torch.minimum(state.next_position + 1, state.last_position)
         logits: Tensor = output.logits[:, -1]
         return logits
 
@@ -186,16 +191,22 @@ class HFGenerator(ChatEncoder):
 
 @dataclass(slots=True)
 class _DecodeState:
-    """The batch that is being decoded: its cache, its mask [B, T], its next positions [B]."""
+    """The batch that is being decoded: its cache, its mask [B, T], its next positions [B].
+
+    Rows that are done are decoded until they leave. They stay at their last position, since a model
+    that learned its positions has none after those of the longest prompt and response.
+    """
 
     cache: Any
     mask: Tensor
     next_position: Tensor
+    last_position: Tensor
 
     def select(self, rows: Tensor) -> None:
         self.cache.batch_select_indices(rows)
         self.mask = self.mask[rows]
         self.next_position = self.next_position[rows]
+        self.last_position = self.last_position[rows]
 
 
 def _are_cut(requests: Sequence[GenerateRequest]) -> bool:

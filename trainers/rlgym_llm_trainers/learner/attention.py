@@ -8,6 +8,8 @@ the call is SDPA's as it always was.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 import torch
@@ -83,7 +85,7 @@ def packed_attention(
         raise NotImplementedError(f"packed attention does not know {', '.join(what)}")
     if windows is not None:
         windows.append(sliding_window)
-    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
+    if _has_kernel(query):
         return _variable_length(query, key, value, layout, scaling, sliding_window), None
     sizes = [run.num_tokens for run in layout.runs]
     # One split and one join: the gradient of a slice would fill all N positions with zeros.
@@ -105,6 +107,24 @@ def packed_attention(
             .flatten(0, 1)
         )
     return torch.cat(outputs)[None], None
+
+
+def _has_kernel(query: Tensor) -> bool:
+    """Whether CUDA's variable-length kernel takes these heads; else SDPA serves, run by run."""
+    if not query.is_cuda or query.dtype not in (torch.float16, torch.bfloat16):
+        return False
+    is_new = torch.cuda.get_device_capability(query.device) >= (8, 0)
+    return is_new and query.shape[-1] % 8 == 0 and query.shape[-1] <= 256 and _knows_windows()
+
+
+@functools.cache
+def _knows_windows() -> bool:
+    """Whether this torch has the kernel, with windows and grouped heads."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return False
+    return {"window_size", "enable_gqa"} <= inspect.signature(varlen_attn).parameters.keys()
 
 
 def _segments(states: Tensor, run: Run) -> Tensor:

@@ -44,8 +44,10 @@ class Batching:
 
         Siblings together where they share their prompt, else equal lengths to pad little. Every
         rank has equally many, for collective operations wait for all; one that has too few samples
-        runs a stand-in, which trains nothing.
+        runs a stand-in, which trains nothing. Of no samples there is none.
         """
+        if not samples:
+            return
         for part in self._shares(samples)[self.ranks.rank]:
             whole = part or [_stand_in(samples)]
             yield whole, collate(whole, self.pad_token_id).to(self.device)

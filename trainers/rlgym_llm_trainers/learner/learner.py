@@ -85,7 +85,9 @@ class Learner:
         self._max_response_length = max_response_length
         self._seed = seed
         self.last_step = 0
-        """The newest step that changed the weights; 0 before the first."""
+        """The newest step whose change of the weights is in the policy's model; 0 before one."""
+        self._newest = 0
+        """The newest step that changed what is trained."""
         self._trained = policy.model if trained is None else trained
         self._whole = policy.model if ranks.is_first else None
         device = policy.device  # before its parameters may go elsewhere
@@ -132,8 +134,8 @@ class Learner:
     @led
     def load(self, folder: str | Path) -> None:
         """Goes on from a folder that `save` wrote. Raises DataError for that of another model."""
-        self.last_step = self._stepper.load(folder, self.ranks)["last_step"]
-        publish(self._trained, self._whole)
+        self._newest = self._stepper.load(folder, self.ranks)["last_step"]
+        self._publish()
 
     @property
     def has_reference(self) -> bool:
@@ -174,7 +176,7 @@ class Learner:
         try:
             return self._update(samples, step=step, version=version)
         except RlgymError:  # on all ranks alike
-            publish(self._trained, self._whole)
+            self._publish()
             raise
 
     def _update(
@@ -210,10 +212,16 @@ class Learner:
                 metrics = {k: v for k, v in metrics.items() if not k.startswith(_AGREEMENT)}
             has_changed, of_step = self._stepper.step()
             if has_changed:
-                self.last_step = step
+                self._newest = step
+                if self._trained is self._whole:
+                    self.last_step = step
             per_update.append(metrics | of_step)
-        publish(self._trained, self._whole)
+        self._publish()
         return finalize(merge_steps(per_update)) if per_update else {}
+
+    def _publish(self) -> None:
+        publish(self._trained, self._whole)
+        self.last_step = self._newest
 
 
 _AGREEMENT = "training/rollout_"

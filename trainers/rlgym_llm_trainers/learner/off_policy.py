@@ -47,7 +47,8 @@ def correction_rules(config: RolloutCorrectionConfig, *, max_staleness: int) -> 
 
     ``rollout_is: auto`` is token where samples may be stale, else none, and none in bypass mode.
     Raises ConfigError where the difference of the policies would count twice (bypass mode with
-    weights), and for bounds of rejection that do not enclose 1, the ratio of equal policies.
+    weights), for bounds of rejection that do not enclose 1, the ratio of equal policies, and for
+    what has no effect: such bounds without rejection, and a mean of weights without weights.
 
     >>> correction_rules(RolloutCorrectionConfig(), max_staleness=1).weigh_by
     'token'
@@ -61,7 +62,19 @@ def correction_rules(config: RolloutCorrectionConfig, *, max_staleness: int) -> 
             f"{_KEY}.bypass_mode true: the clipped ratio then starts at the generator, and "
             f"{_KEY}.rollout_is {weigh_by} would count the same difference twice; leave out one"
         )
+    if config.rollout_is_batch_normalize and weigh_by is None:
+        raise ConfigError(
+            f"{_KEY}.rollout_is_batch_normalize true: has no effect, since samples have no weights "
+            f"here; give {_KEY}.rollout_is token or sequence, or leave it out"
+        )
     reject_by = config.rollout_rs
+    for name in ("rollout_rs_threshold", "rollout_rs_threshold_lower"):
+        bound = getattr(config, name)
+        if bound is not None and reject_by is None:
+            raise ConfigError(
+                f"{_KEY}.{name} {bound:g}: has no effect without {_KEY}.rollout_rs, which says "
+                "what is rejected; give it, or leave the bound out"
+            )
     upper = config.rollout_rs_threshold or config.rollout_is_threshold
     lower = config.rollout_rs_threshold_lower or 1 / upper
     if reject_by is not None and not lower < 1 < upper:

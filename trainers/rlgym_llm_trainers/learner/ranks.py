@@ -11,7 +11,15 @@ from typing import Any, NoReturn, TypeVar
 
 from rlgym_llm.errors import ConfigError
 
-__all__ = ["ALONE", "Ranks", "end_process", "is_lost_rank", "launched_as", "open_ranks"]
+__all__ = [
+    "ALONE",
+    "Ranks",
+    "claim_gpu",
+    "end_process",
+    "is_lost_rank",
+    "launched_as",
+    "open_ranks",
+]
 
 T = TypeVar("T")
 
@@ -87,6 +95,15 @@ def launched_as(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
     if any(name not in environ for name in _TORCHRUN):
         return 0, 1
     return int(environ["RANK"]), int(environ["WORLD_SIZE"])
+
+
+def claim_gpu() -> None:
+    """Makes plain ``cuda`` mean this rank's GPU, before anything is put on another's."""
+    import torch
+
+    is_rank = all(name in os.environ for name in _TORCHRUN)
+    if is_rank and int(os.environ["LOCAL_RANK"]) < torch.cuda.device_count():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 
 
 def open_ranks(device: str) -> Ranks:

@@ -42,7 +42,10 @@ def shard(module: nn.Module, ranks: Ranks, *, offloads: bool = False) -> None:
         "mesh": ranks.mesh,
         # The root too: its parameters are whole inside its forward pass only, whoever looks next.
         "reshard_after_forward": True,
-        "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        # Inputs stay as they are: a cast would rebuild the layout that all layers share.
+        "mp_policy": MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False
+        )
         if is_cuda
         else MixedPrecisionPolicy(),
         "offload_policy": CPUOffloadPolicy() if offloads else OffloadPolicy(),

@@ -77,6 +77,8 @@ class Stepper:
         """Goes on from there, and returns the counts; see `load_state`. Every rank calls it."""
         counts = load_state(folder, self._module, self.optimizer, ranks=ranks)
         self.updates_done, self._num_skipped = counts["updates_done"], counts["num_skipped"]
+        if self._offloads:
+            self._move_state("cpu")
         return counts
 
     def begin(self) -> None:
@@ -114,6 +116,7 @@ class Stepper:
             self.optimizer.step()
             if self._offloads:
                 self._move_state("cpu")
+        self.optimizer.zero_grad(set_to_none=True)  # as large as the weights, until the next batch
         self.updates_done += 1
         self._num_skipped = 0 if is_good else self._num_skipped + 1
         if not is_good:

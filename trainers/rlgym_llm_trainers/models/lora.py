@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -39,10 +41,34 @@ def add_lora(model: nn.Module, config: ModelConfig, *, seed: int) -> None:
         task_type="CAUSAL_LM",
     )
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of tied weights, which are refused below
+            torch.default_generator.manual_seed(seed)
             inject_adapter_in_model(wanted, model)
     except ValueError as error:
         raise ConfigError(f"--model.target_modules {modules}: {one_line(error)}") from error
+    _check_targets(model, modules)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(".lora_" in name)
+
+
+def _check_targets(model: nn.Module, targets: str | Sequence[str]) -> None:
+    """Every name must have met a linear layer whose weight is no other layer's too."""
+    from transformers.pytorch_utils import Conv1D
+
+    adapted = {name: part for name, part in model.named_modules() if hasattr(part, "lora_A")}
+    tied = {id(part.weight) for part in (model.get_input_embeddings(),)}  # type: ignore[operator]
+    for name, part in adapted.items():
+        layer = getattr(part, "base_layer", part)
+        if not isinstance(layer, nn.Linear | Conv1D) or id(layer.weight) in tied:
+            raise ConfigError(
+                f"--model.target_modules: {name} is no linear layer with weights of its own; leave "
+                "it out"
+            )
+    missed = [
+        target
+        for target in ([] if isinstance(targets, str) else targets)
+        if not any(name == target or name.endswith(f".{target}") for name in adapted)
+    ]
+    if missed:
+        raise ConfigError(f"--model.target_modules: the model has no module {', '.join(missed)}")

@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -72,6 +72,8 @@ class Progress:
     random: Mapping[str, Any]
     """States of the common random generators."""
     collector: CollectorState
+    tasks: Mapping[str, Any] = field(default_factory=dict)
+    """What tells the training tasks from others: see `task_order.tasks_mark`."""
 
 
 def save_checkpoint(
@@ -98,13 +100,14 @@ def save_checkpoint(
                 "kl_coef": progress.kl_coef,
                 "sampler": progress.sampler,
                 "random": progress.random,
+                "tasks": progress.tasks,
                 "collector": save_collector_state(progress.collector, partial),
             },
         )
         for file in (metrics, config):
             shutil.copyfile(file, partial / file.name)
-        for name in sorted(path.name for path in partial.iterdir() if path.is_file()):
-            _to_disk(partial / name)
+        for path in sorted(partial.iterdir()):  # the files of a learner are its own affair
+            _to_disk(path)
         sizes = {
             str(path.relative_to(partial)): path.stat().st_size
             for path in sorted(partial.rglob("*"))
@@ -117,10 +120,13 @@ def save_checkpoint(
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a checkpoint's folder holds all that was written, by its manifest."""
+    """Whether a checkpoint's folder holds all that was written for its step, by its manifest."""
     try:
-        files = json.loads((folder / _MANIFEST).read_bytes())["files"]
-        return all((folder / name).stat().st_size == size for name, size in files.items())
+        manifest = json.loads((folder / _MANIFEST).read_bytes())
+        if manifest["format"] != FORMAT or folder.name != f"step_{manifest['step']}":
+            return False
+        sizes = manifest["files"].items()
+        return all((folder / name).stat().st_size == size for name, size in sizes)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
@@ -140,6 +146,7 @@ def read_progress(folder: Path) -> Progress:
             kl_coef=data["kl_coef"],
             sampler=data["sampler"],
             random=data["random"],
+            tasks=data.get("tasks", {}),
             collector=load_collector_state(data["collector"], folder),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rlgym_llm.errors import UserError
@@ -49,28 +51,38 @@ class Checkpoints:
     def keep_last(self, count: int) -> None:
         """Deletes the older ones of those that are whole."""
         for folder in self.whole()[:-count]:
-            shutil.rmtree(folder, ignore_errors=True)
+            going = folder.with_name(folder.name + ".partial")  # a kill leaves half of it
+            shutil.rmtree(going, ignore_errors=True)
+            with suppress(OSError):
+                os.replace(folder, going)
+            shutil.rmtree(going, ignore_errors=True)
 
     def remove_unfinished(self) -> None:
-        """Deletes what a killed run was about to write; nothing else has such a name."""
-        for folder in self.path.glob("step_*.partial"):
-            shutil.rmtree(folder, ignore_errors=True)
+        """Deletes what a killed run was about to write or delete; nothing else has such a name."""
+        for end in ("partial", "old"):
+            for folder in self.path.glob(f"step_*.{end}"):
+                shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Makes the folder, for this process alone. Raises UserError where another one is at work.
 
-        The lock is the operating system's, and goes with the process, however that ends.
+        The lock is the operating system's, and goes with the process, however that ends. UserError
+        too where the folder cannot be written or locked.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / _LOCK).open("w") as file:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / _LOCK).open("w")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written: {error.strerror}") from error
+        with file:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise UserError(
-                    f"--output {self.path.parent}: another run is writing there; wait for it, or "
-                    "name a new folder"
-                ) from error
+                reason = f"{self.path} cannot be locked: {error.strerror}; name a folder elsewhere"
+                if error.errno in (errno.EAGAIN, errno.EACCES):
+                    reason = "another run is writing there; wait for it, or name a new folder"
+                raise UserError(f"--output {self.path.parent}: {reason}") from error
             yield
 
     def _all(self) -> list[Path]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout, Task
 from rlgym_llm_trainers.training.collector import Collector, SampleGroups
-from rlgym_llm_trainers.training.failed_episodes import check_failures, check_scores
 from rlgym_llm_trainers.training.group_sampling import sample_groups
 from rlgym_llm_trainers.training.run_rewards import success
 from rlgym_llm_trainers.training.session import Session
@@ -52,12 +51,7 @@ def _signal_filter(session: Session) -> SignalFilter:
     wanted = session.config.algorithm.filter_groups
 
     def score(step: int, rollouts: Sequence[Rollout]) -> list[ScoreCard]:
-        check_failures(
-            rollouts, step=step, max_error_rate=session.train_composer.config.max_error_rate
-        )
-        cards = session.train_composer(rollouts, step=step)
-        check_scores(cards, step=step)
-        return cards
+        return session.train_composer(rollouts, step=step)
 
     return SignalFilter(
         sample=functools.partial(sample_groups, session),
@@ -65,5 +59,7 @@ def _signal_filter(session: Session) -> SignalFilter:
         signal=signal_of(wanted.metric, session.accuracy),
         success=functools.partial(success_of, session),
         sampler=session.sampler,
+        max_error_rate=session.train_composer.config.max_error_rate,
+        note=session.view.note,
         max_draws=wanted.max_num_gen_batches,
     )

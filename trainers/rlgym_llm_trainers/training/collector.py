@@ -149,6 +149,7 @@ class Collector:
                 self._num_begun += 1
                 self._draw_and_begin(self._num_begun)
             offers = self._buffer.take(self._batch_size, step=step, version=version)
+        self.state()  # lets go of the tasks of steps that are complete
         if not offers:
             raise RlgymError(
                 f"step {step}: every group is older than rollout.max_staleness "

@@ -11,7 +11,7 @@ from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import RlgymError, describe
 from rlgym_llm.plugins import Plugins
 from rlgym_llm_trainers.learner.led import serve
-from rlgym_llm_trainers.learner.ranks import Ranks, is_lost_rank, open_ranks
+from rlgym_llm_trainers.learner.ranks import Ranks, claim_gpu, is_lost_rank, open_ranks
 from rlgym_llm_trainers.models.policy import Policy, pick_device
 from rlgym_llm_trainers.training.preparation import find_model, load_model
 from rlgym_llm_trainers.training.run_critic import make_critic
@@ -23,6 +23,7 @@ __all__ = ["assemble", "follow", "joined_ranks"]
 @contextlib.contextmanager
 def joined_ranks(config: TrainConfig) -> Iterator[Ranks]:
     """The ranks of the run, for as long as the block runs; rank 0's end is everybody's."""
+    claim_gpu()
     ranks = open_ranks(pick_device(config.trainer.device).type)
     try:
         yield ranks
@@ -65,7 +66,7 @@ def follow(config: TrainConfig, plugins: Plugins, ranks: Ranks) -> bool:
         members = {}
         if plan.critic is not None:
             members["critic"] = make_critic(
-                config, policy, plan, model_path=source.path, ranks=ranks
+                config, policy, plan, plugins=plugins, model_path=source.path, ranks=ranks
             )
         members["actor"] = make_learner(config, policy, plan, plugins=plugins, ranks=ranks)
         serve(members, ranks)

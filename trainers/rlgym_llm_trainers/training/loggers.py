@@ -121,8 +121,9 @@ def open_loggers(
 ) -> list[MetricLogger]:
     """The JSONL logger and those that ``names`` adds (``console`` is the console's affair).
 
-    ``last_step`` is that of the checkpoint a run goes on from; Weights & Biases shows what follows
-    as a run of its own. Raises UserError where a logger's package is not installed.
+    ``last_step`` is that of the checkpoint a run goes on from, -1 where it begins again in its own
+    folder; Weights & Biases shows what follows as a run of its own. Raises UserError where a
+    logger's package is not installed.
     """
     loggers: list[MetricLogger] = []
     folder = metrics_path.parent

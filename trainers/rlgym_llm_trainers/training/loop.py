@@ -94,13 +94,15 @@ def train(
                 metrics |= saver.metrics()
                 checkup = watch.observe(step, metrics)
                 metrics |= checkup.metrics
-                if session.val_tasks and _is_validation_step(
-                    step, config.trainer.test_freq, total_steps
-                ):
-                    last = _validate(session, step=step)
-                    metrics |= last.metrics
-                _log(session, loggers, step, metrics)
-                saver.mark(step, kl_control, step_s=metrics["timing_s/step"] or 0.0)
+                try:
+                    if session.val_tasks and _is_validation_step(
+                        step, config.trainer.test_freq, total_steps
+                    ):
+                        last = _validate(session, step=step)
+                        metrics |= last.metrics
+                finally:  # the step is whole, even where its validation fails
+                    _log(session, loggers, step, metrics)
+                    saver.mark(step, kl_control, step_s=metrics["timing_s/step"] or 0.0)
                 had_gradient |= "actor/grad_norm" in metrics
                 for finding in checkup.news:
                     view.note(f"health, step {step}: {finding.line}")
@@ -116,7 +118,8 @@ def train(
         except (Exception, SystemExit) as error:
             # What was learned before a judge died is worth keeping, whatever else went wrong.
             steps_done = max(steps_done, session.learner.last_step)  # it may have failed after it
-            if steps_done:
+            is_own = checkpoint is not None and checkpoint.parent == session.run.checkpoints
+            if steps_done > (0 if is_own else past.step):  # else the model is another run's
                 _save_in_spite_of(error, session, saver, steps_done)
             raise
         _save(session, steps_done)

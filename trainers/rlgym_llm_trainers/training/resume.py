@@ -62,17 +62,17 @@ def find_start(config: TrainConfig) -> Start:
     """Looks, and changes nothing; cheap, so that it comes before a model is loaded.
 
     Raises UserError where the folder is in use and no run to go on with, where the settings differ
-    from those of that run, and where ``trainer.resume_from_path`` is no whole checkpoint.
+    from those of that run, where none of its checkpoints is whole, and where
+    ``trainer.resume_from_path`` is no whole checkpoint.
     """
     trainer = config.trainer
-    if trainer.output is not None and trainer.resume_mode == "auto":
-        start = _own(config, RunFolder(path=Path(trainer.output).expanduser(), goes_on=True))
+    if trainer.resume_mode != "disable" and (earlier := _earlier(trainer.output)) is not None:
+        start = _own(config, earlier)
         if start is not None:
             return start
     run = choose_run_folder(trainer.output, name=trainer.experiment_name or config.env.id)
-    if trainer.resume_from_path is not None:
-        return _from_another(config, run, Path(trainer.resume_from_path).expanduser())
-    return Start(run=run)
+    source = _source(config)
+    return Start(run=run) if source is None else _from_another(config, run, source)
 
 
 @contextmanager
@@ -95,10 +95,12 @@ def taken(start: Start, config: TrainConfig, *, total_steps: int) -> Iterator[No
         if run.goes_on or config.trainer.save_freq > 0:
             stack.enter_context(checkpoints.locked())
         if run.goes_on:
-            if start.checkpoint != _newest(checkpoints):
+            is_own = start.checkpoint is not None and start.checkpoint.parent == checkpoints.path
+            if (start.checkpoint if is_own else None) != _newest(checkpoints):
                 raise UserError(f"--output {run.path}: another run wrote there just now; try again")
             checkpoints.remove_unfinished()
-            _replace(run.config, format_config(config).encode())
+            stored = config if is_own else _begun_from(start.checkpoint, config)
+            _replace(run.config, format_config(stored).encode())
             for folder in (config.trainer.rollout_data_dir, config.trainer.validation_data_dir):
                 _forget_dumps(folder, after=start.step if start.checkpoint else -1)
         if start.checkpoint is not None:
@@ -108,10 +110,19 @@ def taken(start: Start, config: TrainConfig, *, total_steps: int) -> Iterator[No
         yield
 
 
+def _earlier(output: str | None) -> RunFolder | None:
+    """The folder, where there seems to be a run in it."""
+    if output is None:
+        return None
+    try:
+        run = RunFolder(path=Path(output).expanduser(), goes_on=True)
+        return run if run.config.is_file() else None
+    except (OSError, RuntimeError):  # no folder at all: `choose_run_folder` says why
+        return None
+
+
 def _own(config: TrainConfig, run: RunFolder) -> Start | None:
     """The start of a run whose folder this is, None where it is no such folder."""
-    if not run.config.is_file():
-        return None
     checkpoints = Checkpoints(run.checkpoints)
     try:
         before = load_config(["--config", str(run.config)])
@@ -122,7 +133,15 @@ def _own(config: TrainConfig, run: RunFolder) -> Start | None:
             f"--output {run.path}: its config.yaml cannot be read, so the run cannot go on "
             f"({error}); name a new folder"
         ) from error
-    newest = _newest(checkpoints)
+    source, asked = _source(before), _source(config)
+    if asked is not None and asked != source:  # a run that is to begin, in a folder in use
+        return None
+    newest, broken = _newest(checkpoints), checkpoints.broken()
+    if newest is None and broken:
+        raise UserError(
+            f"--output {run.path}: holds a run, and none of its checkpoints is whole "
+            f"({', '.join(path.name for path in broken)}); bring one back, or name a new folder"
+        )
     if newest is None and (before.trainer.save_freq == -1 or run.model.exists()):
         return None
     changes = _changes(before, config)
@@ -132,9 +151,11 @@ def _own(config: TrainConfig, run: RunFolder) -> Start | None:
             "with its own, name a new folder, or begin one from its checkpoint with "
             "--trainer.resume_mode resume_path"
         )
+    if newest is None and source is not None:
+        return _from_another(config, run, source)
     begins = f"going on after step {step_of(newest)}" if newest else "beginning again"
     notes = [f"{run.path} holds this run: {begins}"]
-    notes += [f"{path} is not whole and is left out" for path in checkpoints.broken()]
+    notes += [f"{path} is not whole and is left out" for path in broken]
     notes += [f"--{change}" for change in changes if not change.startswith(_OF_A_START)]
     return Start(run=run, checkpoint=newest, notes=tuple(notes))
 
@@ -157,6 +178,23 @@ def _from_another(config: TrainConfig, run: RunFolder, checkpoint: Path) -> Star
         takes_groups=all(map(_is_harmless, changes)),
         notes=(*notes, *(f"--{change}" for change in changes)),
     )
+
+
+def _source(config: TrainConfig) -> Path | None:
+    """The checkpoint that a run is to begin from."""
+    path = config.trainer.resume_from_path
+    try:
+        return None if path is None else Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"--trainer.resume_from_path {path}: {error}") from error
+
+
+def _begun_from(checkpoint: Path | None, config: TrainConfig) -> TrainConfig:
+    """The settings with the checkpoint of another run, for a start after one more kill."""
+    if checkpoint is None:
+        return config
+    source = {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}
+    return config.model_copy(update={"trainer": config.trainer.model_copy(update=source)})
 
 
 def _newest(checkpoints: Checkpoints) -> Path | None:

@@ -8,12 +8,15 @@ from pathlib import Path
 from rlgym_llm.batch_arithmetic import BatchPlan
 from rlgym_llm.compose import is_truncated
 from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.types import Rollout
 from rlgym_llm_trainers.learner.critic import Critic
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
 from rlgym_llm_trainers.models.critic import load_value_model
 from rlgym_llm_trainers.models.policy import Policy
+from rlgym_llm_trainers.models.starter import STARTER
+from rlgym_llm_trainers.training.environments import starter_kit_of
 
 __all__ = ["cut_off", "make_critic"]
 
@@ -23,6 +26,7 @@ def make_critic(
     policy: Policy,
     plan: BatchPlan,
     *,
+    plugins: Plugins,
     model_path: str | Path,
     ranks: Ranks = ALONE,
     note: Callable[[str], None] | None = None,
@@ -30,8 +34,11 @@ def make_critic(
     """Loads the value model, by default on the body of the model at ``model_path``."""
     critic, sizes, fsdp = config.critic, plan.critic, config.actor.fsdp_config
     assert sizes is not None, "the plan is of a run with a critic"
+    path: str | Path = critic.model.path or model_path
+    if path == STARTER:
+        path = starter_kit_of(config, plugins).model
     model = load_value_model(
-        critic.model.path or model_path,
+        path,
         policy=policy,
         num_positions=config.data.max_prompt_length + config.data.max_response_length,
         dtype=config.model.dtype,

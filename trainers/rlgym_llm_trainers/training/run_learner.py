@@ -35,12 +35,12 @@ def check_learner(config: TrainConfig, source: ModelSource, ranks: Ranks) -> Non
                 f"--actor.fsdp_config.{name} true: is for sharded training on GPUs; start it with "
                 "torchrun --nproc-per-node, or leave it out"
             )
-    if ranks.world_size == 1:
+    if ranks.world_size == 1 and ranks.mesh is None:
         return
     if source.device.index is not None:
         raise ConfigError(
-            f"--trainer.device {source.device}: each of the {ranks.world_size} ranks has a GPU of "
-            "its own; give cuda"
+            f"--trainer.device {source.device}: under torchrun each rank has a GPU of its own; "
+            "give cuda"
         )
     if source.generator.name == "vllm" and not config.rollout.num_workers:
         raise ConfigError(

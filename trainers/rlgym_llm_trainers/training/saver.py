@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from rlgym_llm.curriculum import TaskSampler
+from rlgym_llm.errors import UserError
 from rlgym_llm_trainers.algorithms.kl_controller import KlController
+from rlgym_llm_trainers.training.buffer import BufferState
 from rlgym_llm_trainers.training.checkpoint import (
     Learns,
     Progress,
@@ -18,6 +23,7 @@ from rlgym_llm_trainers.training.checkpoints import Checkpoints
 from rlgym_llm_trainers.training.collector import Collector, CollectorState
 from rlgym_llm_trainers.training.random_state import load_random_state, random_state
 from rlgym_llm_trainers.training.session import Session
+from rlgym_llm_trainers.training.task_order import tasks_mark
 
 __all__ = ["Saver", "seconds_left"]
 
@@ -57,21 +63,30 @@ class Saver:
     def restore(self, folder: Path, *, takes_groups: bool = True) -> Progress:
         """Puts all of the run where the checkpoint has it; the generator has the weights first.
 
-        Without ``takes_groups`` the groups that waited for the learner are left there. Raises
-        DataError for a checkpoint of another model.
+        Without ``takes_groups`` the groups that waited for the learner are left there. What the
+        checkpoint of another run has not, or has of other tasks, begins anew, and a note says so.
+        Raises DataError for a checkpoint of another model, and UserError where the tasks are no
+        longer those of this run.
         """
         session = self._session
         progress = read_progress(folder)
+        is_own = folder.parent == self._checkpoints.path
         session.view.phase("loading the checkpoint")
-        for name, learner in self._learners.items():
-            learner.load(folder / name)
-        session.generator.sync(progress.policy_version)
         if session.sampler is not None:  # else the run only validates
-            session.sampler.load(progress.sampler)
-            begun = CollectorState(num_begun=progress.step)
+            takes_groups &= self._check_tasks(progress, is_own=is_own)
+            self._load_sampler(session.sampler, progress, is_own=is_own)
+        for name, learner in self._learners.items():
+            if (folder / name).is_dir():
+                learner.load(folder / name)
+            else:
+                session.view.note(f"{folder} holds no {name}, which begins as in a new run")
+        session.generator.sync(progress.policy_version)
+        if session.sampler is not None:
+            num_taken = progress.step * session.config.data.train_batch_size
+            begun = CollectorState(num_begun=progress.step, buffer=BufferState(num_taken=num_taken))
             self._collector.load(progress.collector if takes_groups else begun)
         load_random_state(progress.random)
-        if folder.parent == self._checkpoints.path:
+        if is_own:
             self._saved_step = progress.step
         return progress
 
@@ -90,6 +105,7 @@ class Saver:
             sampler=session.sampler.state(),
             random=random_state(),
             collector=self._collector.state(),
+            tasks=self._tasks,
         )
 
     def save_if_due(self) -> None:
@@ -129,6 +145,32 @@ class Saver:
         """``timing_s/save_checkpoint`` of a save since the last call; it stands in the next row."""
         seconds, self._last_save_s = self._last_save_s, None
         return {} if seconds is None else {"timing_s/save_checkpoint": seconds}
+
+    @cached_property
+    def _tasks(self) -> dict[str, Any]:
+        return tasks_mark(self._session.train_tasks)
+
+    def _check_tasks(self, progress: Progress, *, is_own: bool) -> bool:
+        """Whether the training tasks are those of the checkpoint."""
+        if not progress.tasks or progress.tasks == self._tasks:
+            return True
+        then, now = progress.tasks["count"], self._tasks["count"]
+        change = f"{then} then, {now} now" if then != now else f"{now} of them, but not the same"
+        if is_own:
+            raise UserError(
+                f"the training tasks have changed since step {progress.step} ({change}); bring "
+                "them back, or begin a new run with --trainer.resume_mode resume_path"
+            )
+        self._session.view.note(f"other training tasks than in the checkpoint ({change})")
+        return False
+
+    def _load_sampler(self, sampler: TaskSampler, progress: Progress, *, is_own: bool) -> None:
+        try:
+            sampler.load(progress.sampler)
+        except UserError as error:
+            if is_own:
+                raise
+            self._session.view.note(f"the curriculum begins anew: {error}")
 
     def _count_updates(self) -> tuple[int, ...]:
         return tuple(learner.updates_done for learner in self._learners.values())

@@ -36,6 +36,7 @@ from rlgym_llm_trainers.learner.learner import Learner
 from rlgym_llm_trainers.learner.off_policy import correction_rules
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
 from rlgym_llm_trainers.models.policy import Policy, check_model_path
+from rlgym_llm_trainers.models.starter import STARTER
 from rlgym_llm_trainers.training.console import View
 from rlgym_llm_trainers.training.environments import has_validation_tasks, make_env
 from rlgym_llm_trainers.training.follow import assemble
@@ -126,9 +127,10 @@ def open_session(
     load_policy_loss(config.actor, plugins)
     has_critic = needs_critic(config, plugins) and not config.trainer.val_only
     plan_batches(config, dp_size=ranks.world_size, has_critic=has_critic)
-    if config.critic.model.path is not None:
+    if config.critic.model.path not in (None, STARTER):
         check_model_path(config.critic.model.path, flag="--critic.model.path")
     _check_staleness(config)
+    _check_dumps_apart(config)
     for key, folder in (
         ("rollout_data_dir", config.trainer.rollout_data_dir),
         ("validation_data_dir", config.trainer.validation_data_dir),
@@ -184,7 +186,13 @@ def open_session(
         critic = None
         if has_critic:
             critic = make_critic(
-                config, policy, plan, model_path=source.path, ranks=ranks, note=view.note
+                config,
+                policy,
+                plan,
+                plugins=plugins,
+                model_path=source.path,
+                ranks=ranks,
+                note=view.note,
             )
         learner = make_learner(config, policy, plan, plugins=plugins, ranks=ranks, note=view.note)
     return Session(
@@ -241,6 +249,16 @@ def _check_overlap(config: TrainConfig, generator: TrainingGenerator) -> None:
             f"--rollout.max_staleness {config.rollout.max_staleness}: this generator samples from "
             "the learner's own weights, so it cannot go on while they change; take "
             "--rollout.num_workers 1 or --rollout.name vllm"
+        )
+
+
+def _check_dumps_apart(config: TrainConfig) -> None:
+    """Both name their files by the step, so that one would write over the other's."""
+    train, val = config.trainer.rollout_data_dir, config.trainer.validation_data_dir
+    if train and val and Path(train).resolve() == Path(val).resolve():
+        raise ConfigError(
+            f"--trainer.validation_data_dir {val}: is the folder of --trainer.rollout_data_dir, "
+            "and both hold a file a step; name another"
         )
 
 

@@ -8,7 +8,6 @@ tasks -> groups -> cards --rewards differ--> offered
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -24,10 +23,14 @@ from rlgym_llm.types import Rollout, RolloutGroup, Task
 from rlgym_llm_trainers.algorithms.dynamic_sampling import SamplingAccount, carries_signal
 from rlgym_llm_trainers.training.buffer import LeftOut
 from rlgym_llm_trainers.training.collector import OnGroup
+from rlgym_llm_trainers.training.failed_episodes import check_failures, check_scores
 from rlgym_llm_trainers.training.run_rewards import Accuracy
 from rlgym_llm_trainers.training.task_order import further_tasks
 
 __all__ = ["SampleDraw", "SignalFilter", "check_signal", "signal_of"]
+
+_SAYS_EVERY = 5
+"""Draws of one step between two notes that it is still sampling."""
 
 
 class SampleDraw(Protocol):
@@ -61,7 +64,8 @@ class SignalFilter:
     """Samples the groups of a step like what it wraps, and only offers those that carry signal.
 
     What is drawn in the place of others depends on the seed, the step and the rewards before it
-    alone. Groups are offered together, in the order in which their tasks were drawn.
+    alone. Groups are offered together, in the order in which their tasks were drawn. ``score`` may
+    be called by several threads at once, for steps that are sampled side by side.
     """
 
     def __init__(
@@ -72,6 +76,8 @@ class SignalFilter:
         signal: Callable[[Task, ScoreCard], float | None],
         success: Callable[[Task, Sequence[ScoreCard]], float | None],
         sampler: TaskSampler,
+        max_error_rate: float,
+        note: Callable[[str], None],
         max_draws: int = 0,
     ) -> None:
         self._sample = sample
@@ -79,9 +85,10 @@ class SignalFilter:
         self._signal = signal
         self._success = success
         self._sampler = sampler
+        self._max_error_rate = max_error_rate
+        self._note = note
         self._max_draws = max_draws
         self._samplers: dict[int, TaskSampler] = {}
-        self._scoring = threading.Lock()
 
     def begin(self, step: int) -> None:
         """Keeps the sampler as it is now, in the learner's thread, for what the step may need."""
@@ -98,7 +105,8 @@ class SignalFilter:
     ) -> None:
         """As `SampleGroups`; a step is sampled whole, so ``places`` are all or none of it.
 
-        Raises RlgymError where ``max_draws`` draws did not fill the step.
+        Raises RlgymError where ``max_draws`` draws did not fill the step, and where too much of all
+        that it has sampled so far failed.
         """
         assert places is None or len(places) == len(indices), "groups are offered together"
         sampler = self._samplers.pop(step, None) or copy.deepcopy(self._sampler)
@@ -107,7 +115,9 @@ class SignalFilter:
         dropped: list[_Scored] = []
         tasks, tried = list(indices), set(indices)
         while True:
-            found = self._sample_and_score(step, tasks, draw=account.num_rounds, caller=caller)
+            found = self._sample_and_score(
+                step, tasks, earlier=[*kept, *dropped], draw=account.num_rounds, caller=caller
+            )
             with_signal = [one for one in found if self._carries_signal(one)]
             dropped += [one for one in found if not self._carries_signal(one)]
             kept += with_signal
@@ -120,6 +130,12 @@ class SignalFilter:
                     f"responses of different reward, and {account.wanted} are wanted; raise "
                     f"--algorithm.filter_groups.max_num_gen_batches {self._max_draws} or "
                     "--rollout.n, or take other tasks"
+                )
+            if account.num_rounds % _SAYS_EVERY == 0:
+                self._note(
+                    f"step {step}: still sampling after {account.num_rounds} rounds: "
+                    f"{account.num_kept} of {account.num_sampled} prompts have responses of "
+                    f"different reward, and {account.wanted} are wanted"
                 )
             tasks = further_tasks(
                 sampler,
@@ -143,8 +159,15 @@ class SignalFilter:
             )
 
     def _sample_and_score(
-        self, step: int, tasks: Sequence[int], *, draw: int, caller: CallersThread
+        self,
+        step: int,
+        tasks: Sequence[int],
+        *,
+        earlier: Sequence[_Scored],
+        draw: int,
+        caller: CallersThread,
     ) -> list[_Scored]:
+        """The groups of one draw; failures count over the step so far, for a draw may be small."""
         groups: dict[int, tuple[RolloutGroup, Rollout | None]] = {}
 
         def take(
@@ -160,8 +183,11 @@ class SignalFilter:
         self._sample(step, tasks, on_group=take, caller=caller, draw=draw)
         ordered = [groups[place] for place in sorted(groups)]
         rollouts = list(chain.from_iterable(group.rollouts for group, _ in ordered))
-        with self._scoring:  # steps that are sampled side by side share the rewards
-            cards = iter(self._score(step, rollouts))
+        before = list(chain.from_iterable(one.group.rollouts for one in earlier))
+        check_failures([*before, *rollouts], step=step, max_error_rate=self._max_error_rate)
+        scored = self._score(step, rollouts)
+        check_scores([*chain.from_iterable(one.cards for one in earlier), *scored], step=step)
+        cards = iter(scored)
         return [
             _Scored(
                 index=index,

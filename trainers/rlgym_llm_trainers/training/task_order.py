@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,14 @@ from rlgym_llm.errors import ConfigError
 from rlgym_llm.mixture import Mixture
 from rlgym_llm.types import Task
 
-__all__ = ["EpochOrder", "choose_sampler", "epoch_of", "further_tasks", "task_indices"]
+__all__ = [
+    "EpochOrder",
+    "choose_sampler",
+    "epoch_of",
+    "further_tasks",
+    "task_indices",
+    "tasks_mark",
+]
 
 _APART = 1_000_003
 """Steps between a step and what is drawn for it further: a prime, so that without shuffling each
@@ -118,6 +126,18 @@ def further_tasks(
     drawn = list(dict.fromkeys(sampler.draw(step + draw * _APART, batch_size)))
     fresh = [index for index in drawn if index not in tried]
     return (fresh or drawn)[:num_tasks]
+
+
+def tasks_mark(tasks: Sequence[Task]) -> dict[str, Any]:
+    """What tells these tasks, in this order, from others: how many there are, and a digest.
+
+    A step's tasks are drawn as numbers, which mean the same only among the same tasks.
+
+    >>> tasks_mark([Task(prompt="2 + 3 = ?", answer="5")])["count"]
+    1
+    """
+    digest = hashlib.sha256("\n".join(task.id for task in tasks).encode())
+    return {"count": len(tasks), "digest": digest.hexdigest()[:16]}
 
 
 def task_indices(
