@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from rlgym_llm import (
+    config_algorithm,
     config_checkpoint,
     config_critic,
     config_fsdp,
@@ -104,6 +105,7 @@ def _descriptions() -> dict[str, str]:
     found = {}
     parts = (
         config_schema,
+        config_algorithm,
         config_update,
         config_rollout,
         config_critic,

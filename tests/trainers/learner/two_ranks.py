@@ -71,7 +71,8 @@ class Probe(Learner):
 
     @led
     def split(self, micro):
-        self._batching = replace(self._batching, max_sequences=micro)
+        batching = replace(self._passes.batching, max_sequences=micro)
+        self._passes = replace(self._passes, batching=batching)
 
     @led
     def gradient(self):

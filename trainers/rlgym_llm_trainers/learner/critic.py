@@ -12,11 +12,10 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 
 from rlgym_llm.config_schema import CriticConfig
 from rlgym_llm_trainers.algorithms.metrics import Metric, finalize, merge_steps
-from rlgym_llm_trainers.learner.accumulate import accumulate
 from rlgym_llm_trainers.learner.batch import TrainingSample
 from rlgym_llm_trainers.learner.batching import Batching
 from rlgym_llm_trainers.learner.led import led
-from rlgym_llm_trainers.learner.mini_batches import mini_batches
+from rlgym_llm_trainers.learner.passes import Passes
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
 from rlgym_llm_trainers.learner.score import add_scores
 from rlgym_llm_trainers.learner.shard import shard
@@ -80,16 +79,11 @@ class Critic:
         self.ranks = ranks
         self._policy = policy
         self._config = config
-        self._loss_agg_mode = loss_agg_mode
-        self._mini_batch_prompts = mini_batch_prompts
-        self._num_epochs = num_epochs
-        self._max_response_length = max_response_length
-        self._shuffle_seed = shuffle_seed
         self.last_step = 0
         """The newest step that changed the weights; 0 before the first."""
         self._scorer = ValueScorer(model)
         shard(self._scorer, ranks, offloads=offloads_parameters)
-        self._batching = Batching(
+        batching = Batching(
             max_sequences=micro_batch_size,
             max_tokens=max_tokens,
             is_packed=self._scorer.is_packed,
@@ -100,7 +94,7 @@ class Critic:
         )
         # A sample that a budget cut off is asked for one state more than it is trained on.
         most = None if max_tokens is None else max_tokens + 1
-        self._scoring = replace(self._batching, max_tokens=most)
+        self._scoring = replace(batching, max_tokens=most)
         self._stepper = Stepper(
             model,
             config.optim,
@@ -110,6 +104,15 @@ class Critic:
             max_skipped=config.max_skipped_steps,
             offloads=offloads_optimizer,
             note=note if ranks.is_first else None,
+        )
+        self._passes = Passes(
+            batching=batching,
+            stepper=self._stepper,
+            num_prompts=mini_batch_prompts,
+            num_epochs=num_epochs,
+            loss_agg_mode=loss_agg_mode,
+            max_length=max_response_length,
+            shuffle_seed=shuffle_seed,
         )
 
     @property
@@ -168,20 +171,8 @@ class Critic:
         # Checkpointed layers work in training mode only; dropout is off in both.
         self._scorer.train()
         per_update: list[dict[str, Metric]] = []
-        for mini_batch in mini_batches(
-            samples,
-            num_prompts=self._mini_batch_prompts,
-            num_epochs=self._num_epochs,
-            shuffle_seed=None if self._shuffle_seed is None else (self._shuffle_seed, step),
-        ):
-            metrics = accumulate(
-                mini_batch,
-                partial(value_objective, self._scorer, clip=self._config.cliprange_value),
-                self._stepper,
-                self._batching,
-                loss_agg_mode=self._loss_agg_mode,
-                max_length=self._max_response_length,
-            )
+        objective = partial(value_objective, self._scorer, clip=self._config.cliprange_value)
+        for metrics in self._passes.gradients(samples, objective, step=step):
             has_changed, of_step = self._stepper.step()
             if has_changed:
                 self.last_step = step

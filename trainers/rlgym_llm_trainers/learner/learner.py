@@ -13,13 +13,12 @@ from rlgym_llm.config_schema import ActorConfig
 from rlgym_llm.errors import RlgymError
 from rlgym_llm_trainers.algorithms.losses.binding import PolicyLoss
 from rlgym_llm_trainers.algorithms.metrics import Metric, finalize, merge_steps
-from rlgym_llm_trainers.learner.accumulate import accumulate
 from rlgym_llm_trainers.learner.agreement import check_agreement
 from rlgym_llm_trainers.learner.batch import Stream, TrainingSample
 from rlgym_llm_trainers.learner.batching import Batching
 from rlgym_llm_trainers.learner.led import led
-from rlgym_llm_trainers.learner.mini_batches import mini_batches
 from rlgym_llm_trainers.learner.objective import policy_objective
+from rlgym_llm_trainers.learner.passes import Passes
 from rlgym_llm_trainers.learner.publish import publish
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
 from rlgym_llm_trainers.learner.score import add_scores
@@ -81,9 +80,6 @@ class Learner:
         self.ranks = ranks
         self._config = config
         self._policy_loss = policy_loss
-        self._mini_batch_prompts = mini_batch_prompts
-        self._max_response_length = max_response_length
-        self._seed = seed
         self.last_step = 0
         """The newest step whose change of the weights is in the policy's model; 0 before one."""
         self._newest = 0
@@ -98,7 +94,7 @@ class Learner:
         if reference is not None:
             self._reference = TokenScorer(reference, temperature=temperature)
             shard(self._reference, ranks, offloads=fsdp.param_offload)
-        self._batching = Batching(
+        batching = Batching(
             max_sequences=micro_batch_size,
             max_tokens=max_tokens,
             is_packed=self._scorer.is_packed,
@@ -108,7 +104,7 @@ class Learner:
             balances=balances,
         )
         self._scoring = replace(
-            self._batching, max_sequences=reference_batch_size, max_tokens=reference_max_tokens
+            batching, max_sequences=reference_batch_size, max_tokens=reference_max_tokens
         )
         self._stepper = Stepper(
             self._trained,
@@ -119,6 +115,15 @@ class Learner:
             max_skipped=config.max_skipped_steps,
             offloads=fsdp.optimizer_offload,
             note=note if ranks.is_first else None,
+        )
+        self._passes = Passes(
+            batching=batching,
+            stepper=self._stepper,
+            num_prompts=mini_batch_prompts,
+            num_epochs=config.ppo_epochs,
+            loss_agg_mode=config.loss_agg_mode,
+            max_length=max_response_length,
+            shuffle_seed=seed if config.shuffle else None,
         )
 
     @property
@@ -185,26 +190,15 @@ class Learner:
         # Checkpointed layers work in training mode only; dropout is off in both.
         self._scorer.train()
         per_update: list[dict[str, Metric]] = []
-        for mini_batch in mini_batches(
-            samples,
-            num_prompts=self._mini_batch_prompts,
-            num_epochs=self._config.ppo_epochs,
-            shuffle_seed=(self._seed, step) if self._config.shuffle else None,
-        ):
-            metrics = accumulate(
-                mini_batch,
-                partial(
-                    policy_objective,
-                    self._scorer,
-                    config=self._config,
-                    policy_loss=self._policy_loss,
-                    version=version,
-                ),
-                self._stepper,
-                self._batching,
-                loss_agg_mode=self._config.loss_agg_mode,
-                max_length=self._max_response_length,
-            )
+        objective = partial(
+            policy_objective,
+            self._scorer,
+            config=self._config,
+            policy_loss=self._policy_loss,
+            version=version,
+        )
+        for found in self._passes.gradients(samples, objective, step=step):
+            metrics = found
             if not per_update:
                 check_agreement(finalize(metrics))
             else:

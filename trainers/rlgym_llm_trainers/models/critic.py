@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel
-from transformers.utils import logging
+from transformers import AutoModel, PreTrainedModel
 
 from rlgym_llm.errors import UserError
-from rlgym_llm.quiet_hub import quiet_hub
-from rlgym_llm_trainers.models.policy import DType, Policy, check_model_path, disable_dropout
+from rlgym_llm_trainers.models.policy import Policy, check_model_path, disable_dropout
+from rlgym_llm_trainers.models.pretrained import DType, load_pretrained
 from rlgym_llm_trainers.models.token_side import load_failure
 from rlgym_llm_trainers.models.whole_folder import whole_folder
 
@@ -70,29 +69,9 @@ def load_value_model(
     """
     check_model_path(path, flag=_FLAG)
     path = Path(path).expanduser()
-    transformers_logging: Any = logging
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    body: Any
-    loading: dict[str, Any]
-    try:
-        with quiet_hub():
-            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
-            load: Any = AutoModel.from_pretrained
-            body, loading = load(
-                path,
-                dtype=torch.bfloat16 if dtype == "bfloat16" else torch.float32,
-                trust_remote_code=trust_remote_code,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are refused below, by name
-            )
-    except Exception as error:  # the loaders raise anything from KeyError to safetensors' own
-        raise load_failure(path, error, "does not load", flag=_FLAG) from error
-    if absent := sorted([*loading["missing_keys"], *map(str, loading["mismatched_keys"])]):
-        raise UserError(
-            f"{_FLAG} {path}: {len(absent)} weights are missing or of another shape, such as "
-            f"{absent[0]}"
-        )
+    tokenizer, body = load_pretrained(
+        AutoModel, path, flag=_FLAG, dtype=dtype, trust_remote_code=trust_remote_code
+    )
     if tokenizer.get_vocab() != policy.tokenizer.get_vocab():
         raise UserError(
             f"{_FLAG} {path}: its tokenizer is another one than that of the policy {policy.path}, "

@@ -6,16 +6,15 @@ import copy
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
-from transformers.utils import logging
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlgym_llm.errors import ConfigError, UserError
-from rlgym_llm.quiet_hub import quiet_hub
-from rlgym_llm_trainers.models.token_side import eos_ids, load_failure
+from rlgym_llm_trainers.models.pretrained import DType, load_pretrained
+from rlgym_llm_trainers.models.token_side import eos_ids
 from rlgym_llm_trainers.models.whole_folder import whole_folder
 
 __all__ = [
@@ -28,8 +27,6 @@ __all__ = [
     "save_policy",
     "weights_digest",
 ]
-
-DType = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,29 +96,9 @@ def load_policy(
     """
     check_model_path(path)
     path = Path(path).expanduser()
-    transformers_logging: Any = logging
-    loading: dict[str, Any]
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    model: Any
-    try:
-        with quiet_hub():
-            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
-            load: Any = AutoModelForCausalLM.from_pretrained
-            model, loading = load(
-                path,
-                dtype=torch.bfloat16 if dtype == "bfloat16" else torch.float32,
-                trust_remote_code=trust_remote_code,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are refused below, by name
-            )
-    except Exception as error:  # the loaders raise anything from KeyError to safetensors' own
-        raise load_failure(path, error, "does not load") from error
-    if absent := sorted([*loading["missing_keys"], *map(str, loading["mismatched_keys"])]):
-        raise UserError(
-            f"--model {path}: {len(absent)} weights are missing or of another shape, such as "
-            f"{absent[0]}"
-        )
+    tokenizer, model = load_pretrained(
+        AutoModelForCausalLM, path, dtype=dtype, trust_remote_code=trust_remote_code
+    )
     largest = max(tokenizer.get_vocab().values(), default=0)
     num_rows = model.get_input_embeddings().num_embeddings
     if largest >= num_rows:

@@ -8,6 +8,7 @@ tasks -> groups -> cards --rewards differ--> offered
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -118,8 +119,9 @@ class SignalFilter:
             found = self._sample_and_score(
                 step, tasks, earlier=[*kept, *dropped], draw=account.num_rounds, caller=caller
             )
-            with_signal = [one for one in found if self._carries_signal(one)]
-            dropped += [one for one in found if not self._carries_signal(one)]
+            carries = [self._carries_signal(one) for one in found]
+            with_signal = list(itertools.compress(found, carries))
+            dropped += [one for one, is_kept in zip(found, carries, strict=True) if not is_kept]
             kept += with_signal
             account = account.after(num_sampled=len(found), num_kept=len(with_signal))
             if not account.num_missing:
