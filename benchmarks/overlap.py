@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -30,9 +29,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from accuracies import accuracy_of, show_apart
+
 WARM_UP = 2
 MOST_OF_A_STEP = 0.75
-MOST_ERRORS = 2.0
 SIDES = (0, 1)
 """Both values of ``rollout.max_staleness``."""
 PLUGIN = Path(__file__).with_name("overlap_generator.py")
@@ -136,31 +136,7 @@ def compare_accuracies(options: argparse.Namespace, flags: list[str]) -> bool:
             last = train(flags, staleness=side, steps=steps, seed=seed)[-1]
             found[side].append(accuracy_of(last))
         print(f"{seed:4} {'  '.join(f'{found[side][-1]:7.3f}' for side in SIDES)}", flush=True)
-    means = [statistics.mean(found[side]) for side in SIDES]
-    errors = [standard_error(found[side]) for side in SIDES]
-    together = math.hypot(*errors)
-    apart = means[1] - means[0]
-    text = "  ".join(f"{m:.3f} ± {e:.3f}" for m, e in zip(means, errors, strict=True))
-    print(f"mean ± standard error: {text}")
-    print(
-        f"overlap - turns: {apart:+.3f}, standard error {together:.3f}, "
-        f"at most {MOST_ERRORS:g} of them apart"
-    )
-    is_met = abs(apart) <= MOST_ERRORS * together or not together
-    if not is_met:
-        print(f"MISSED: the accuracies are {abs(apart) / together:.1f} standard errors apart")
-    return is_met
-
-
-def accuracy_of(row: Row) -> float:
-    """The share of validation problems that were solved."""
-    (name,) = [key for key in row if key.startswith("val-core/") and "/acc/" in key]
-    return row[name]
-
-
-def standard_error(values: Sequence[float]) -> float:
-    """Of the mean; 0 of a single value."""
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return show_apart({"turns": found[0], "overlap": found[1]})
 
 
 if __name__ == "__main__":

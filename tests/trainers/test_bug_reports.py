@@ -22,9 +22,9 @@ from rlgym_llm_trainers.learner.batch import (
     collate,
     sample_from_rollout,
     split_micro_batches,
-    with_stream,
 )
 from rlgym_llm_trainers.learner.reward_kl import kl_metrics, penalized
+from rlgym_llm_trainers.learner.streams import with_stream
 
 from rlgym_llm.types import Completion, Rollout, Task, Turn
 
@@ -211,12 +211,13 @@ def constant_divisor(given, right):
 
 
 @case("loss-rank_token_imbalance")
-def ranks_scale_to_the_global_mean(given, right):
-    ranks = given["ranks"]
+def ranks_add_up_to_the_global_mean(given, right):
+    ranks, world = given["ranks"], given["world"]
     tokens, sums = [r["tokens"] for r in ranks], [r["loss_sum"] for r in ranks]
-    found = micro_sums(tokens, sums, num_tokens=sum(tokens), world_size=given["world"])
-    assert found == approx(right["values"]["per_rank_loss"], right)
-    assert sum(found) / given["world"] == approx(right["values"]["global"], right)
+    found = micro_sums(tokens, sums, num_tokens=sum(tokens))
+    # The case averages over ranks, where we add up: its shares are so many times ours.
+    assert [world * share for share in found] == approx(right["values"]["per_rank_loss"], right)
+    assert sum(found) == approx(right["values"]["global"], right)
 
 
 @case("loss-uneven_last_microbatch")
@@ -533,7 +534,7 @@ def filled_after_eos(given, right):
     ]
     batch = collate(samples, given["pad"])
     assert response_masks(batch, [1, 1]) == right["values"]["mask"]
-    assert batch.num_tokens == right["values"]["tokens"]
+    assert count_tokens(batch.loss_mask)[0] == right["values"]["tokens"]
 
 
 @case("mask-several_eos_ids")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing, redirect_stdout
+from contextlib import ExitStack, closing, redirect_stdout
 
 from rlgym_llm.batch_arithmetic import describe, plan_batches
 from rlgym_llm.cli import FAILED, INTERRUPTED, USER_ERROR, guarded
@@ -54,6 +54,7 @@ def _run(argv: Sequence[str]) -> int:
     from rlgym_llm_trainers.learner.estimator import load_estimator, needs_baseline, needs_critic
     from rlgym_llm_trainers.training.environments import make_env
     from rlgym_llm_trainers.training.run_rewards import accuracy_of, check_scoring, rewards_of
+    from rlgym_llm_trainers.training.settings import check_settings
     from rlgym_llm_trainers.training.signal_filter import check_signal
 
     command, plugins = over_starter_run(command)
@@ -61,6 +62,7 @@ def _run(argv: Sequence[str]) -> int:
     if command.print_config:
         print(format_config(config, command.sources), end="")
     elif command.dry_run:
+        check_settings(config, plugins)
         env = make_env(config, plugins, role="train")
         rewards = rewards_of(config, env)
         load_estimator(config, rewards, plugins)
@@ -99,6 +101,7 @@ def _lead(config: TrainConfig, plugins: Plugins, ranks: Ranks) -> int:
     from rlgym_llm_trainers.training.loop import train
     from rlgym_llm_trainers.training.report import report
     from rlgym_llm_trainers.training.resume import find_start, taken
+    from rlgym_llm_trainers.training.saver import check_tasks
     from rlgym_llm_trainers.training.session import open_session
 
     check_loggers(config.trainer.logger)
@@ -109,7 +112,10 @@ def _lead(config: TrainConfig, plugins: Plugins, ranks: Ranks) -> int:
         last_step = -1  # it begins again, validation before the first step included
     with open_view(shows_steps="console" in config.trainer.logger) as view:
         session = open_session(config, plugins=plugins, run=run, view=view, ranks=ranks)
-        with closing(session), taken(start, config, total_steps=session.total_steps):
+        with closing(session), ExitStack() as stack:
+            if start.checkpoint is not None:
+                check_tasks(session, start.checkpoint)
+            stack.enter_context(taken(start, config, total_steps=session.total_steps))
             for note in start.notes:
                 view.note(note)
             if (session.train_tasks or session.val_tasks)[0].data_source == STARTER_DATA_SOURCE:

@@ -94,25 +94,22 @@ def test_a_step_without_tokens_has_loss_zero_on_the_graph():
 
 
 @pytest.mark.parametrize("mode", list(LossAggMode))
-def test_two_ranks_average_to_the_whole_in_every_mode(mode):
+def test_two_ranks_add_up_to_the_whole_in_every_mode(mode):
     groups = ["a", "b", "a"]
     mask = torch.tensor([[True] * 3, [False, True, False], [True, False, True]])
     whole = bound(mode, mask, groups)(VALUES, mask)
-    shares = [
-        bound(mode, mask, groups, rows, world_size=2)(VALUES[rows], mask[rows])
-        for rows in ([0], [1, 2])
-    ]
-    assert float(sum(shares)) / 2 == pytest.approx(whole.item())
+    shares = [bound(mode, mask, groups, rows)(VALUES[rows], mask[rows]) for rows in ([0], [1, 2])]
+    assert float(sum(shares)) == pytest.approx(whole.item())
 
 
-def test_ranks_scale_by_their_number_so_that_the_mean_is_the_global_mean():
+def test_the_sum_over_ranks_is_the_global_mean():
     mask = torch.ones(1, 4, dtype=torch.bool)
     shares = [
-        aggregate(values, mask[:, : values.shape[1]], num_tokens=5, num_sequences=2, world_size=2)
+        aggregate(values, mask[:, : values.shape[1]], num_tokens=5, num_sequences=2)
         for values in (torch.full((1, 4), 2.0), torch.full((1, 1), 12.0))
     ]
     # (4 * 2 + 12) / 5 = 4; the mean of the ranks' own means would be 7.
-    assert float(sum(shares)) / 2 == pytest.approx(4.0)
+    assert float(sum(shares)) == pytest.approx(4.0)
 
 
 def test_bad_arguments_are_refused():

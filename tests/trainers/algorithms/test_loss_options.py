@@ -75,26 +75,35 @@ def test_values_that_a_loss_refuses_are_refused_before_the_run(actor, message):
         load_policy_loss(ActorConfig.model_validate(actor), Plugins.installed())
 
 
-def test_a_loss_that_returns_something_else_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        ("reduce(loss, inputs.mask)", "returned a Tensor, not LossOutput"),
+        ("LossOutput(loss=loss.mean(), metrics={})", "does not call the reduce it is given"),
+    ],
+)
+def test_a_loss_that_keeps_no_contract_is_named_before_the_run(tmp_path, returned, says):
     plugin = tmp_path / "bare.py"
     plugin.write_text(
         textwrap.dedent(
-            """
+            f"""
             from rlgym_llm import hookimpl
             from rlgym_llm.specs import PolicyLossSpec
+            from rlgym_llm_trainers.algorithms.losses import LossOutput
 
             def bare(inputs, *, reduce):
-                return reduce(-inputs.advantages * inputs.logprobs, inputs.mask)
+                loss = -inputs.advantages * inputs.logprobs
+                return {returned}
 
             @hookimpl
             def rlgym_register(kind):
                 if kind != "policy_loss":
                     return []
-                return [PolicyLossSpec(name="bare", entry_point=f"{__name__}:bare")]
+                return [PolicyLossSpec(name="bare", entry_point=f"{{__name__}}:bare")]
             """
         )
     )
-    with pytest.raises(PluginError, match="policy loss 'bare' returned a Tensor, not LossOutput"):
+    with pytest.raises(PluginError, match=f"policy loss 'bare' {says}"):
         load_policy_loss(ActorConfig(policy_loss="bare"), Plugins.discover([plugin]))
 
 

@@ -35,7 +35,7 @@ every_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 every_mode = pytest.mark.parametrize("mode", MODES)
 
 
-def step_reduce(mask, mode="seq-mean-token-mean", groups=None, world_size=1):
+def step_reduce(mask, mode="seq-mean-token-mean", groups=None):
     """(rows, weights) -> reduce of those rows, with the denominators of the whole mask."""
     num_tokens, num_sequences = count_tokens(mask)
     groups = groups or [str(i) for i in range(len(mask))]
@@ -51,7 +51,6 @@ def step_reduce(mask, mode="seq-mean-token-mean", groups=None, world_size=1):
             num_prompts=sum(count > 0 for count in of_prompt.values()),
             prompt_tokens=rows_of[rows],
             max_length=50,
-            world_size=world_size,
         )
         if weights is None:
             return reduce
@@ -219,7 +218,6 @@ def test_what_is_masked_may_be_nan_and_gets_exactly_no_gradient(loss, mode):
             output.loss.backward()
             assert logprobs.grad[~mask].tolist() == [0.0] * 6
             assert logprobs.grad[mask].isfinite().all()
-            assert reduce.was_used
             found.append((output.loss.item(), logprobs.grad.tolist(), finalize(output.metrics)))
     assert found[0] == found[2]
     assert found[1] == found[3]
@@ -295,14 +293,14 @@ def test_neither_the_split_nor_the_ranks_change_loss_or_gradient(
     else:
         kept = mask
 
-    def share(logprobs, chosen, width, world_size=1):
+    def share(logprobs, chosen, width):
         inputs = PolicyLossInputs(
             logprobs=logprobs[chosen, :width],
             old_logprobs=old[chosen, :width],
             advantages=advantages[chosen, :width],
             mask=kept[chosen, :width],
         )
-        reduce = step_reduce(mask, mode, groups, world_size)(chosen, weights, width)
+        reduce = step_reduce(mask, mode, groups)(chosen, weights, width)
         return loss(inputs, reduce=reduce)
 
     whole = current.clone().requires_grad_()
@@ -318,14 +316,13 @@ def test_neither_the_split_nor_the_ranks_change_loss_or_gradient(
             mine = torch.tensor(order[rank::world_size], dtype=torch.long)
             for chosen in mine.split(micro) if len(mine) else ():
                 longest = max(lengths[i] for i in chosen.tolist())
-                part = share(parts, chosen, longest, world_size)
+                part = share(parts, chosen, longest)
                 part.loss.backward()
-                total += part.loss.item() / world_size
+                total += part.loss.item()
                 bags.append(part.metrics)
         assert total == pytest.approx(output.loss.item(), abs=1e-12)
-        assert torch.allclose(parts.grad / world_size, whole.grad, rtol=0, atol=1e-13)
+        assert torch.allclose(parts.grad, whole.grad, rtol=0, atol=1e-13)
         merged = finalize(merge(bags))
-        merged["actor/pg_loss"] /= world_size
         expected = finalize(output.metrics)
         assert merged == pytest.approx(expected, abs=1e-12, nan_ok=True)
 

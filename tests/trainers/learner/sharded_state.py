@@ -46,7 +46,12 @@ def main(folder: Path) -> None:
     found: dict[str, object] = {}
     found["counts"] = load_state(folder / "one", module, optimizer, ranks=ranks)
     train(module, optimizer)  # the same samples on both: their mean is the gradient of one rank
-    save_state(folder / "two", module, optimizer, {"updates_done": 2})
+    save_state(folder / "two", module, optimizer, {"updates_done": 2}, ranks=ranks)
+
+    try:  # as on two machines that share no storage
+        save_state(folder / f"own_{ranks.rank}", module, optimizer, {}, ranks=ranks)
+    except RlgymError as error:
+        found["apart"] = str(error)
 
     class Failing(stored_state.HuggingFaceStorageWriter):
         def write_data(self, plan, planner):
@@ -56,7 +61,7 @@ def main(folder: Path) -> None:
 
     stored_state.HuggingFaceStorageWriter = Failing
     try:
-        save_state(folder / "three", module, optimizer, {})
+        save_state(folder / "three", module, optimizer, {}, ranks=ranks)
     except RlgymError as error:
         found["save"] = str(error)
     try:  # a folder that only this rank lacks

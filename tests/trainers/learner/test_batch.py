@@ -4,13 +4,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rlgym_llm_trainers.algorithms.aggregate import count_tokens
 from rlgym_llm_trainers.learner.batch import (
     TrainingSample,
     collate,
     sample_from_rollout,
     split_micro_batches,
-    with_stream,
 )
+from rlgym_llm_trainers.learner.streams import with_stream
 
 from rlgym_llm.types import Completion, Rollout, Task, Turn
 
@@ -96,7 +97,7 @@ def test_collate_pads_on_the_right_by_length_not_by_value():
         batch.rollout_logprobs,
         torch.tensor([[0, 0, 0, -0.1, -0.2], [0, -0.1, -0.2, 0, 0]]),
     )
-    assert (batch.num_tokens, batch.num_sequences) == (4, 2)
+    assert count_tokens(batch.loss_mask) == (4, 2)
     assert batch.advantages is batch.old_logprobs is batch.ref_logprobs is None
     assert batch.to("cpu").input_ids.dtype == torch.int64
     assert batch.to("cpu").advantages is None
@@ -148,6 +149,6 @@ def test_the_parts_hold_every_token_once(shapes, micro_size):
     assert sorted(s.sample_index for part in parts for s in part) == list(range(len(samples)))
     assert all(len(part) <= micro_size for part in parts)
     batches = [collate(part, PAD) for part in parts]
-    assert sum(batch.num_tokens for batch in batches) == sum(n for _, n in shapes)
-    assert sum(batch.num_sequences for batch in batches) == len(shapes)
+    counts = [count_tokens(batch.loss_mask) for batch in batches]
+    assert tuple(map(sum, zip(*counts, strict=True))) == (sum(n for _, n in shapes), len(shapes))
     assert sum(int(b.attention_mask.sum()) for b in batches) == sum(p + n for p, n in shapes)

@@ -17,7 +17,7 @@ from rlgym_llm_trainers.learner.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner.learner import Learner
 
 from rlgym_llm.config_schema import ActorConfig
-from rlgym_llm.errors import ConfigError, GeneratorError
+from rlgym_llm.errors import GeneratorError
 from rlgym_llm.specs import Kind
 
 LENGTHS = [(3, 5), (4, 2), (6, 9), (2, 1), (5, 7), (3, 3)]
@@ -361,17 +361,6 @@ def test_a_loss_of_someone_else_is_weighted_without_knowing_of_weights(policy):
         for a, value in zip(s.advantages, s.rollout_logprobs, strict=True)
     )
     assert metrics["actor/loss"] == pytest.approx(total / 27, rel=1e-4)
-
-
-def test_a_loss_that_reduces_by_itself_is_refused_where_weights_are_due(policy):
-    def selfish(inputs, **_):
-        return LossOutput(loss=-(inputs.advantages * inputs.logprobs).mean(), metrics={})
-
-    samples = make_samples(policy)
-    learner = make_learner(policy, policy_loss=selfish)
-    learner.update(samples, step=1)
-    with pytest.raises(ConfigError, match="does not call the reduce it is given"):
-        learner.update(weighted(samples, lambda *_: 1.0), step=2)
 
 
 def test_samples_known_to_be_of_an_older_policy_do_not_end_the_run(policy):

@@ -83,16 +83,16 @@ def test_every_sample_once_and_no_part_over_a_bound(made, share, max_tokens, siz
 
 
 @settings(deadline=None)
-@given(mini_batches(), st.booleans(), st.integers(1, 4), st.integers(16, 40))
-def test_ranks_have_about_equal_tokens_and_equally_many_parts(made, share, world_size, bound):
-    ranks = split_over_ranks(made, world_size, max_tokens=bound, share_prompts=share)
+@given(mini_batches(), st.integers(1, 4), st.integers(16, 40))
+def test_ranks_have_about_equal_tokens_and_equally_many_parts(made, world_size, bound):
+    ranks = split_over_ranks(made, world_size, max_tokens=bound)
     assert len(ranks) == world_size
     assert len({len(parts) for parts in ranks}) == 1
     found = [one for parts in ranks for part in parts for one in part]
     assert sorted(one.rollout_id for one in found) == sorted(one.rollout_id for one in made)
     alone = [num_computed_tokens([one]) for one in made] or [0]
     for parts in ranks:
-        load = num_computed_tokens(list(chain.from_iterable(parts)), share_prompts=share)
+        load = num_computed_tokens(list(chain.from_iterable(parts)))
         assert load <= sum(alone) / world_size + max(alone)
 
 

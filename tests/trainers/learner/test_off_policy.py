@@ -12,8 +12,9 @@ from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
 from rlgym_llm_trainers.algorithms.losses.binding import bind_policy_loss
 from rlgym_llm_trainers.learner.batch import TrainingSample, collate
 from rlgym_llm_trainers.learner.batch_logprobs import batch_logprobs
+from rlgym_llm_trainers.learner.correction_rules import correction_rules
 from rlgym_llm_trainers.learner.learner import Learner
-from rlgym_llm_trainers.learner.off_policy import correct, correction_rules
+from rlgym_llm_trainers.learner.off_policy import correct
 
 from rlgym_llm.config_schema import ActorConfig, RolloutCorrectionConfig
 from rlgym_llm.errors import ConfigError
@@ -117,6 +118,8 @@ def test_bounds_that_reject_equal_policies_are_refused(values):
         ({"rollout_rs_threshold": 3.0}, 1),
         ({"rollout_rs_threshold_lower": 0.5}, 1),
         ({"rollout_is_batch_normalize": True}, 0),
+        ({"rollout_is_threshold": 3.0}, 0),
+        ({"rollout_is_threshold": 3.0, "bypass_mode": True}, 1),
         ({"rollout_is_batch_normalize": True, "bypass_mode": True}, 1),
         ({"rollout_is_batch_normalize": True, "rollout_is": None}, 1),
     ],

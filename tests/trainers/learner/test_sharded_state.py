@@ -59,4 +59,5 @@ def test_what_one_rank_cannot_do_is_told_on_all_and_nobody_hangs(of_two_ranks, b
     hangs = any("save" not in one or "load" not in one for one in said)
     assert hangs is right["hang"]
     assert all("No space left on device" in one["save"] for one in said)
+    assert all("not the same folder on all ranks" in one["apart"] for one in said)
     assert all("nowhere" in one["load"] or "absent" in one["load"] for one in said)

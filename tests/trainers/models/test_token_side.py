@@ -6,7 +6,8 @@ import json
 import sys
 
 import pytest
-from rlgym_llm_trainers.models.policy import check_model_path, save_policy
+from rlgym_llm_trainers.models.model_path import check_model_path
+from rlgym_llm_trainers.models.policy import save_policy
 from rlgym_llm_trainers.models.token_side import load_token_side, read_model_config
 
 from rlgym_llm.errors import UserError

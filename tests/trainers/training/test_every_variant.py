@@ -13,6 +13,7 @@ from rlgym_llm_trainers.algorithms.kl_controller import make_kl_controller
 from rlgym_llm_trainers.commands.command_words import over_starter_run
 from rlgym_llm_trainers.training.collecting import open_collector
 from rlgym_llm_trainers.training.console import PlainView
+from rlgym_llm_trainers.training.interrupt import Interrupt
 from rlgym_llm_trainers.training.run_folder import RunFolder
 from rlgym_llm_trainers.training.session import Session, open_session
 from rlgym_llm_trainers.training.step import train_step
@@ -42,7 +43,7 @@ def opened(tmp_path, *flags: str) -> Iterator[tuple[Session, Callable[[int], Met
     with PlainView(shows_steps=False) as view:
         session = open_session(config, plugins=plugins, run=run, view=view)
         control = make_kl_controller(config.algorithm.kl_ctrl)
-        with closing(session), closing(open_collector(session)) as collector:
+        with closing(session), closing(open_collector(session, Interrupt())) as collector:
             yield session, lambda step: train_step(session, collector, step, control)[0]
 
 

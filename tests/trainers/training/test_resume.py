@@ -312,11 +312,17 @@ def test_what_a_checkpoint_of_another_run_has_not_begins_anew_and_is_said(calm, 
 def test_a_run_does_not_go_on_with_other_tasks(calm, capsys, rows, says):
     path = calm.path / "rows.jsonl"
     before = path.read_text()
+    metrics = calm.path / "calm" / "metrics.jsonl"
+    known = metrics.read_text()
+    newer = known + json.dumps({"step": NUM_STEPS + 1}) + "\n"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    metrics.write_text(newer)
     try:
         assert calm.run("calm", *PLAIN) == 2
+        assert metrics.read_text() == newer  # not even what a run that goes on would do again
     finally:
         path.write_text(before)
+        metrics.write_text(known)
     stderr = capsys.readouterr().err
     assert f"the training tasks have changed since step {NUM_STEPS} {says}" in stderr
     assert stderr.count("\n") == 1

@@ -182,6 +182,13 @@ def test_dumps_of_training_and_validation_in_one_folder_are_refused(tmp_path, ca
             ["--algorithm.adv_estimator", "remax", "--reward", "ranked=1", "--plugin", "RANKED"],
             "a reward of scope group compares siblings, and the greedy response",
         ),
+        (["--rollout.stale", "drop"], "--rollout.stale drop has no effect"),
+        (["--actor.policy_loss", "gsp"], "did you mean 'gspo'"),
+        (["--critic.model.path", "./none"], "--critic.model.path ./none: no such folder"),
+        (
+            ["--algorithm.rollout_correction.rollout_is_threshold", "3"],
+            "rollout_is_threshold 3: has no effect",
+        ),
     ],
 )
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
@@ -226,3 +233,48 @@ def test_a_run_that_begins_again_begins_its_loggers_again(tmp_path, data, monkey
     assert opened == [None, -1]
     rows = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(row)["step"] for row in rows] == [0, 1]
+
+
+def test_a_model_of_less_than_a_step_does_not_keep_a_run_from_beginning_again(
+    tmp_path, data, capsys
+):
+    flags = ["--data.train", data, "--data.val", data, "--trainer.save_freq", "1"]
+    assert run(tmp_path, *flags) == 0
+    metrics = tmp_path / "out" / "metrics.jsonl"
+    shutil.rmtree(tmp_path / "out" / "checkpoints")
+    assert run(tmp_path, *flags) == 2
+    assert "the folder is in use" in capsys.readouterr().err
+    metrics.write_text(metrics.read_text().splitlines()[0] + "\n")  # as if step 1 had broken off
+    assert run(tmp_path, *flags) == 0
+    assert "holds this run: beginning again" in capsys.readouterr().out
+
+
+def test_ctrl_c_ends_a_step_that_would_draw_on_and_on(tmp_path, capfd, plugin_file):
+    flat = plugin_file("""
+        import os
+        import signal
+
+        from rlgym_llm import hookimpl, reward
+        from rlgym_llm.specs import RewardSpec
+
+        asked = []
+
+        @reward("flat", range=(0, 1))
+        def flat(completion):
+            asked.append(completion)
+            if len(asked) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+            return 1.0
+
+        @hookimpl
+        def rlgym_register(kind):
+            if kind != "reward":
+                return []
+            return [RewardSpec(name="flat", entry_point=f"{__name__}:flat")]
+    """)
+    flags = ["--plugin", flat, "--reward", "flat=1", "--algorithm.filter_groups.enable", "true"]
+    flags += ["--algorithm.filter_groups.max_num_gen_batches", "50"]
+    assert run(tmp_path, *flags, "--trainer.val_before_train", "false") == 130
+    assert "ending after this step" in capfd.readouterr().err
+    assert (tmp_path / "out" / "metrics.jsonl").read_text() == ""
+    assert not (tmp_path / "out" / "model").exists()

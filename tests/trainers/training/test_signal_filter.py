@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from rlgym_llm_trainers.training.buffer import BufferState, LeftOut
 from rlgym_llm_trainers.training.collector import Collector, CollectorState
+from rlgym_llm_trainers.training.interrupt import StepInterruptedError
 from rlgym_llm_trainers.training.run_rewards import Accuracy
 from rlgym_llm_trainers.training.signal_filter import SignalFilter, check_signal, signal_of
 from rlgym_llm_trainers.training.task_order import EpochOrder, further_tasks
@@ -67,6 +68,7 @@ def filter_of(
     num_tasks: int = 12,
     max_draws: int = 0,
     note: Callable[[str], None] = lambda text: None,
+    is_ending: Callable[[], bool] = lambda: False,
 ) -> SignalFilter:
     return SignalFilter(
         sample=world.sample,
@@ -77,6 +79,7 @@ def filter_of(
         max_error_rate=0.25,
         note=note,
         max_draws=max_draws,
+        is_ending=is_ending,
     )
 
 
@@ -143,6 +146,15 @@ def test_the_bound_on_draws_ends_the_run_with_one_line(group_of) -> None:
     assert "\n" not in str(error.value)
     assert "max_num_gen_batches 3" in str(error.value)
     assert [draw for _, draw, _ in world.drawn] == [0, 1, 2]
+
+
+def test_a_run_that_is_to_end_draws_no_further(group_of) -> None:
+    world = World(group_of, lambda task: task < 4)
+    signal = filter_of(world, is_ending=lambda: True)
+    assert len(offered(signal, 1, [0, 1, 2, 3])[0]) == 4  # what is full goes on to the learner
+    with pytest.raises(StepInterruptedError):
+        offered(signal, 2, [4, 5, 6, 7])
+    assert world.drawn == [(1, 0, (0, 1, 2, 3)), (2, 0, (4, 5, 6, 7))]
 
 
 def test_without_a_bound_it_goes_on_for_as_long_as_it_takes(group_of) -> None:

@@ -45,7 +45,6 @@ def aggregate(
     max_length: int | None = None,
     num_prompts: int | None = None,
     prompt_tokens: Tensor | None = None,
-    world_size: int = 1,
 ) -> Tensor:
     """This part's share of the step's loss, a scalar to call ``backward`` on.
 
@@ -60,7 +59,6 @@ def aggregate(
             ``prompt-mean`` divides by; see `tokens_by_prompt`.
         prompt_tokens: [B], for each row the unmasked tokens of *all* responses to its prompt in the
             whole step, wherever these are, for ``prompt-mean``; see `tokens_by_prompt`.
-        world_size: ranks whose gradients are averaged afterwards, which the share undoes.
 
     Two sequences of token losses [1, 1] and [4]: token-mean 2, seq-mean-token-sum 3,
     seq-mean-token-mean 2.5; as responses to two prompts prompt-mean is 2.5, to one 2. Raises
@@ -76,19 +74,19 @@ def aggregate(
     sequence_sums = masked(values, mask).sum(-1)  # [B]
     # A step without any trained token has loss 0 that still hangs on the graph.
     if mode is LossAggMode.TOKEN_MEAN:
-        return sequence_sums.sum() / max(num_tokens, 1) * world_size
+        return sequence_sums.sum() / max(num_tokens, 1)
     if mode is LossAggMode.PROMPT_MEAN:
         if num_prompts is None or prompt_tokens is None:
             raise ValueError(f"{mode} needs num_prompts and prompt_tokens")
         per_prompt = sequence_sums / prompt_tokens.to(sequence_sums.device).clamp(min=1)
-        return per_prompt.sum() / max(num_prompts, 1) * world_size
+        return per_prompt.sum() / max(num_prompts, 1)
     if mode is LossAggMode.SEQ_MEAN_TOKEN_MEAN:
         sequence_sums = sequence_sums / mask.sum(-1).clamp(min=1)
     elif mode is LossAggMode.SEQ_MEAN_TOKEN_SUM_NORM:
         if max_length is None or max_length < 1:
             raise ValueError(f"{mode} needs max_length, the constant it divides by")
         sequence_sums = sequence_sums / max_length
-    return sequence_sums.sum() / max(num_sequences, 1) * world_size
+    return sequence_sums.sum() / max(num_sequences, 1)
 
 
 def masked(values: Tensor, mask: Tensor) -> Tensor:

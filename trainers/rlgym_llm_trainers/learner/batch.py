@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import torch
@@ -18,17 +18,16 @@ from torch import Tensor
 from rlgym_llm.errors import GeneratorError, UserError
 from rlgym_llm.kept_sets import KeptSets
 from rlgym_llm.types import Rollout
-from rlgym_llm_trainers.algorithms.aggregate import count_tokens
 from rlgym_llm_trainers.algorithms.kept_sets import KeptRows, fault_of, padded_kept_sets
 
 __all__ = [
     "CONTEXT_VERSION",
     "Batch",
+    "Stream",
     "TrainingSample",
     "collate",
     "sample_from_rollout",
     "split_micro_batches",
-    "with_stream",
 ]
 
 CONTEXT_VERSION = -1
@@ -152,16 +151,6 @@ class Batch:
             return self.loss_mask
         return self.loss_mask & (self.is_weights != 0)  # NaN stays, to be seen in the loss
 
-    @property
-    def num_tokens(self) -> int:
-        """Trained tokens, rejected ones too: this part's share of the token denominator."""
-        return count_tokens(self.loss_mask)[0]
-
-    @property
-    def num_sequences(self) -> int:
-        """Sequences with a trained token: this part's share of the sequence denominator."""
-        return count_tokens(self.loss_mask)[1]
-
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on ``device``."""
         tensors: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -222,19 +211,6 @@ def sample_from_rollout(rollout: Rollout, *, is_cut: bool = False) -> TrainingSa
         group_id=rollout.group_id,
         sample_index=rollout.sample_index,
     )
-
-
-def with_stream(
-    samples: Sequence[TrainingSample], name: Stream, values: Tensor
-) -> list[TrainingSample]:
-    """The samples with the stream ``name`` from ``values`` [B, T], right-padded as by `collate`."""
-    if len(samples) != len(values):
-        raise ValueError(f"{len(samples)} samples but {len(values)} rows of {name}")
-    streams: list[dict[str, Any]] = [
-        {name: tuple(row[: sample.num_tokens])}
-        for sample, row in zip(samples, values.tolist(), strict=True)
-    ]
-    return [replace(sample, **stream) for sample, stream in zip(samples, streams, strict=True)]
 
 
 def collate(samples: Sequence[TrainingSample], pad_id: int) -> Batch:

@@ -123,7 +123,7 @@ class Critic:
     @led
     def save(self, folder: str | Path) -> None:
         """Writes all that it learns with into a new folder: weights, optimizer, counts."""
-        self._stepper.save(folder, last_step=self.last_step)
+        self._stepper.save(folder, ranks=self.ranks, last_step=self.last_step)
 
     @led
     def load(self, folder: str | Path) -> None:

@@ -74,14 +74,13 @@ def split_over_ranks(
     *,
     max_tokens: int | None = None,
     max_sequences: int | None = None,
-    share_prompts: bool = True,
 ) -> list[list[list[TrainingSample]]]:
     """Micro-batches of each rank: about as many tokens on all, and equally many micro-batches.
 
     The same on every rank that asks, so nobody has to be told. A rank may have empty ones, which
     it runs like any other: collective operations wait for all.
     """
-    shares = split_samples(samples, num_parts=world_size, share_prompts=share_prompts)
+    shares = split_samples(samples, num_parts=world_size)
 
     def split(share: list[TrainingSample], num_parts: int) -> list[list[TrainingSample]]:
         return split_samples(
@@ -89,7 +88,6 @@ def split_over_ranks(
             max_tokens=max_tokens,
             max_sequences=max_sequences,
             num_parts=num_parts,
-            share_prompts=share_prompts,
         )
 
     count = max(len(split(share, 1)) for share in shares)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from rlgym_llm.config_schema import ActorConfig
-from rlgym_llm.errors import ConfigError
 from rlgym_llm_trainers.algorithms.aggregate import Reduce
 from rlgym_llm_trainers.algorithms.losses import (
     PolicyLossInputs,
@@ -40,8 +39,6 @@ def policy_objective(
         config: the terms and their coefficients.
         policy_loss: with its options bound.
         version: of the weights that learn; as in `generator_agreement`.
-
-    Raises ConfigError where a loss does not call ``reduce`` though the samples have weights.
     """
     assert batch.advantages is not None, "samples come with advantages"
     logprobs, entropy = scorer(batch, with_entropy=config.entropy_coeff != 0)
@@ -56,12 +53,6 @@ def policy_objective(
         ),
         reduce=policy_reduce,
     )
-    if isinstance(policy_reduce, WeightedReduce) and not policy_reduce.was_used:
-        raise ConfigError(
-            f"--actor.policy_loss {config.policy_loss} does not call the reduce it is given, "
-            "so samples of another policy would train it uncorrected; change the loss, or "
-            "take --algorithm.rollout_correction.bypass_mode true"
-        )
     loss, metrics = output.loss, dict(output.metrics)
     if entropy is not None:
         entropy_term = entropy_loss(entropy, mask, reduce=reduce)

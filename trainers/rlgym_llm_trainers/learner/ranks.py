@@ -159,7 +159,10 @@ def is_lost_rank(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in said for sign in _SIGNS)
 
 
-_SIGNS = ("closed by peer", "reset by peer", "broken pipe", "socket closed", "remote peer")
+_SIGNS = (
+    *("closed by peer", "reset by peer", "broken pipe", "socket closed", "remote peer"),  # gloo
+    "remote process exit",  # NCCL
+)
 
 
 def _forget_torchrun() -> None:

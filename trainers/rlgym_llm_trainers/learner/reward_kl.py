@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from rlgym_llm_trainers.algorithms.advantages.inputs import Bools, Floats
 from rlgym_llm_trainers.algorithms.aggregate import masked
 from rlgym_llm_trainers.algorithms.kl import KlKind, kl_penalty
 from rlgym_llm_trainers.algorithms.metrics import Metric
 from rlgym_llm_trainers.learner.batch import TrainingSample
+from rlgym_llm_trainers.learner.streams import padded
 
 __all__ = ["kl_metrics", "penalized", "reward_kl"]
 
@@ -28,9 +27,9 @@ def reward_kl(samples: Sequence[TrainingSample], kind: KlKind | str) -> tuple[Te
     """
     if any(sample.ref_logprobs is None for sample in samples):
         raise ValueError("a KL penalty needs the reference's log-probs")
-    logprobs = _padded([sample.old_logprobs or sample.rollout_logprobs for sample in samples])
-    ref_logprobs = _padded([sample.ref_logprobs or () for sample in samples])
-    mask = _padded([sample.loss_mask for sample in samples]).bool()
+    logprobs = padded([sample.old_logprobs or sample.rollout_logprobs for sample in samples])
+    ref_logprobs = padded([sample.ref_logprobs or () for sample in samples])
+    mask = padded([sample.loss_mask for sample in samples]).bool()
     return masked(kl_penalty(logprobs, ref_logprobs, kind), mask), mask
 
 
@@ -53,7 +52,3 @@ def kl_metrics(kl: Tensor, mask: Tensor, *, kl_coef: float) -> dict[str, Metric]
         "actor/reward_kl_penalty": Metric.mean(total, int(mask.bool().sum())),
         "actor/reward_kl_penalty_coeff": Metric.mean(kl_coef, 1),
     }
-
-
-def _padded(rows: Sequence[Sequence[float]]) -> Tensor:
-    return pad_sequence([torch.tensor(row, dtype=torch.float64) for row in rows], batch_first=True)

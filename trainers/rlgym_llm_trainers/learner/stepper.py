@@ -68,10 +68,10 @@ class Stepper:
             fused=True,
         )
 
-    def save(self, folder: str | Path, **counts: int) -> None:
+    def save(self, folder: str | Path, ranks: Ranks = ALONE, **counts: int) -> None:
         """Writes weights, optimizer, updates and ``counts`` into a new folder; every rank calls."""
         counts |= {"updates_done": self.updates_done, "num_skipped": self._num_skipped}
-        save_state(folder, self._module, self.optimizer, counts)
+        save_state(folder, self._module, self.optimizer, counts, ranks=ranks)
 
     def load(self, folder: str | Path, ranks: Ranks = ALONE) -> dict[str, int]:
         """Goes on from there, and returns the counts; see `load_state`. Every rank calls it."""

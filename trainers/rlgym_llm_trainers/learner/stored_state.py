@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +34,21 @@ __all__ = ["load_state", "save_state"]
 _COUNT = "count."
 _SLOTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps of a parameter."""
-_WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
-"""What compiled and recomputed modules put into the names of their parameters."""
 
 
 def save_state(
-    folder: str | Path, module: nn.Module, optimizer: Optimizer, counts: Mapping[str, int]
+    folder: str | Path,
+    module: nn.Module,
+    optimizer: Optimizer,
+    counts: Mapping[str, int],
+    *,
+    ranks: Ranks = ALONE,
 ) -> None:
     """Writes the trained weights, what the optimizer knows of each, and ``counts``.
 
     Every rank calls it, with the same new folder. Tied weights are stored once; frozen ones, which
-    come from the model, not at all. Raises RlgymError, on all ranks, where one cannot write.
+    come from the model, not at all. Raises RlgymError, on all ranks, where one cannot write or does
+    not see what another wrote.
     """
     folder = Path(folder)
     tensors = _tensors(module, optimizer)
@@ -54,6 +59,13 @@ def save_state(
             save(tensors, storage_writer=writer, no_dist=not is_initialized())
     except (Exception, CheckpointException) as error:
         raise RlgymError(f"{folder}: weights that cannot be written: {_cause(error)}") from error
+    written = ranks.gather([path.name for path in folder.glob(f"shard-{ranks.rank + 1:05d}-*")])
+    is_missing = not all((folder / name).is_file() for name in chain.from_iterable(written))
+    if any(ranks.gather(is_missing)):
+        raise RlgymError(
+            f"{folder}: is not the same folder on all ranks, so a checkpoint would miss their "
+            "shares; name an --output on storage that all machines share"
+        )
 
 
 def load_state(
@@ -128,13 +140,8 @@ def _empty(slot: str, parameter: nn.Parameter) -> Tensor:
 
 
 def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
-    trained = {}
-    for name, parameter in module.named_parameters():  # tied ones once
-        for wrapper in _WRAPPERS:
-            name = name.replace(wrapper, "")
-        if parameter.requires_grad:
-            trained[name] = parameter
-    return trained
+    parameters = module.named_parameters()  # tied ones once
+    return {name: parameter for name, parameter in parameters if parameter.requires_grad}
 
 
 def _slot(slot: str, name: str) -> str:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 
 from rlgym_llm.errors import UserError
-from rlgym_llm_trainers.models.policy import Policy, check_model_path, disable_dropout
+from rlgym_llm_trainers.models.model_path import check_model_path
+from rlgym_llm_trainers.models.policy import Policy, disable_dropout
 from rlgym_llm_trainers.models.pretrained import DType, load_pretrained
 from rlgym_llm_trainers.models.token_side import load_failure
 from rlgym_llm_trainers.models.whole_folder import whole_folder

@@ -13,13 +13,13 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlgym_llm.errors import ConfigError, UserError
+from rlgym_llm_trainers.models.model_path import check_model_path
 from rlgym_llm_trainers.models.pretrained import DType, load_pretrained
 from rlgym_llm_trainers.models.token_side import eos_ids
 from rlgym_llm_trainers.models.whole_folder import whole_folder
 
 __all__ = [
     "Policy",
-    "check_model_path",
     "disable_dropout",
     "load_policy",
     "make_reference",
@@ -138,21 +138,6 @@ def save_policy(policy: Policy, folder: str | Path) -> None:
     with whole_folder(folder, what="the model") as partial:
         policy.model.save_pretrained(partial)
         policy.tokenizer.save_pretrained(partial)
-
-
-def check_model_path(path: str | Path, *, flag: str = "--model") -> None:
-    """Raises UserError where ``path`` is plainly no model: cheap, so it comes before all work.
-
-    What looks like a hub id (``org/name``) passes; whether the hub has it shows in `load_policy`.
-    """
-    folder = Path(path).expanduser()
-    if folder.is_file():
-        raise UserError(f"{flag} {path}: is a file; give a Hugging Face folder")
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise UserError(f"{flag} {path}: no config.json in that folder; give a Hugging Face one")
-    looks_local = str(path).startswith((".", "/", "~")) or str(path).count("/") > 1
-    if looks_local and not folder.is_dir():
-        raise UserError(f"{flag} {path}: no such folder")
 
 
 def disable_dropout(model: nn.Module) -> None:

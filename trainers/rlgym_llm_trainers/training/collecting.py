@@ -9,6 +9,7 @@ from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout, Task
 from rlgym_llm_trainers.training.collector import Collector, SampleGroups
 from rlgym_llm_trainers.training.group_sampling import sample_groups
+from rlgym_llm_trainers.training.interrupt import Interrupt
 from rlgym_llm_trainers.training.run_rewards import success
 from rlgym_llm_trainers.training.session import Session
 from rlgym_llm_trainers.training.signal_filter import SignalFilter, signal_of
@@ -16,11 +17,14 @@ from rlgym_llm_trainers.training.signal_filter import SignalFilter, signal_of
 __all__ = ["open_collector", "success_of"]
 
 
-def open_collector(session: Session) -> Collector:
-    """Samples the groups of a step's tasks, ahead of the learner where that is allowed."""
+def open_collector(session: Session, interrupt: Interrupt) -> Collector:
+    """Samples the groups of a step's tasks, ahead of the learner where that is allowed.
+
+    Once ``interrupt`` is set, no further tasks are drawn for a step that lacks groups with signal.
+    """
     config = session.config
     is_filtered = config.algorithm.filter_groups.enable and session.sampler is not None
-    signal = _signal_filter(session) if is_filtered else None
+    signal = _signal_filter(session, interrupt) if is_filtered else None
     sample: SampleGroups = signal or functools.partial(sample_groups, session)
 
     def draw(step: int) -> Sequence[int]:
@@ -46,7 +50,7 @@ def success_of(session: Session, task: Task, cards: Sequence[ScoreCard]) -> floa
     )
 
 
-def _signal_filter(session: Session) -> SignalFilter:
+def _signal_filter(session: Session, interrupt: Interrupt) -> SignalFilter:
     assert session.sampler is not None, "a run that trains has tasks"
     wanted = session.config.algorithm.filter_groups
 
@@ -62,4 +66,5 @@ def _signal_filter(session: Session) -> SignalFilter:
         max_error_rate=session.train_composer.config.max_error_rate,
         note=session.view.note,
         max_draws=wanted.max_num_gen_batches,
+        is_ending=lambda: interrupt.is_set,
     )

@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-__all__ = ["Interrupt", "catch_interrupt"]
+__all__ = ["Interrupt", "StepInterruptedError", "catch_interrupt"]
+
+
+class StepInterruptedError(Exception):
+    """A step that could have gone on for long was left, because the run was asked to end."""
 
 
 @dataclass(slots=True)

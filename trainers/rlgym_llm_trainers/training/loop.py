@@ -13,16 +13,14 @@ from pathlib import Path
 
 from rlgym_llm.errors import RlgymError
 from rlgym_llm.rollout import stable_seed
-from rlgym_llm_trainers.algorithms.kl_controller import (
-    make_kl_controller,
-)
+from rlgym_llm_trainers.algorithms.kl_controller import make_kl_controller
 from rlgym_llm_trainers.algorithms.metrics import finite
 from rlgym_llm_trainers.models.policy import save_policy
 from rlgym_llm_trainers.training.collecting import open_collector
 from rlgym_llm_trainers.training.dumps import dump, show_sample
 from rlgym_llm_trainers.training.failed_episodes import check_failures
 from rlgym_llm_trainers.training.health.watch import Watch
-from rlgym_llm_trainers.training.interrupt import catch_interrupt
+from rlgym_llm_trainers.training.interrupt import StepInterruptedError, catch_interrupt
 from rlgym_llm_trainers.training.loggers import MetricLogger
 from rlgym_llm_trainers.training.past import Past, restore_past
 from rlgym_llm_trainers.training.saver import Saver
@@ -70,7 +68,7 @@ def train(
     config, view = session.config, session.view
     total_steps = session.total_steps
     view.start(total_steps)
-    with catch_interrupt() as interrupt, closing(open_collector(session)) as collector:
+    with catch_interrupt() as interrupt, closing(open_collector(session, interrupt)) as collector:
         saver, watch = Saver(session, collector), Watch(config)
         past = Past(step=0, kl_control=make_kl_controller(config.algorithm.kl_ctrl))
         if checkpoint is not None:
@@ -89,7 +87,10 @@ def train(
             for step in range(past.step + 1, total_steps + 1):
                 if interrupt.is_set:
                     break
-                metrics, kl_control = train_step(session, collector, step, kl_control)
+                try:
+                    metrics, kl_control = train_step(session, collector, step, kl_control)
+                except StepInterruptedError:
+                    break
                 steps_done = step
                 metrics |= saver.metrics()
                 checkup = watch.observe(step, metrics)

@@ -26,7 +26,8 @@ from rlgym_llm.tasks import TaskSource
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.generators.training_generator import TrainingGenerator
 from rlgym_llm_trainers.generators.weight_sync.transport import check_transport
-from rlgym_llm_trainers.models.policy import Policy, check_model_path, load_policy, pick_device
+from rlgym_llm_trainers.models.model_path import check_model_path
+from rlgym_llm_trainers.models.policy import Policy, load_policy, pick_device
 from rlgym_llm_trainers.models.token_side import TokenSide, load_token_side
 from rlgym_llm_trainers.training.environments import Openings, starter_kit_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -142,7 +143,7 @@ def _own(config: TrainConfig, run: RunFolder) -> Start | None:
             f"--output {run.path}: holds a run, and none of its checkpoints is whole "
             f"({', '.join(path.name for path in broken)}); bring one back, or name a new folder"
         )
-    if newest is None and (before.trainer.save_freq == -1 or run.model.exists()):
+    if newest is None and (before.trainer.save_freq == -1 or _has_learned(run)):
         return None
     changes = _changes(before, config)
     if harmful := [change for change in changes if not _is_harmless(change)]:
@@ -195,6 +196,17 @@ def _begun_from(checkpoint: Path | None, config: TrainConfig) -> TrainConfig:
         return config
     source = {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}
     return config.model_copy(update={"trainer": config.trainer.model_copy(update=source)})
+
+
+def _has_learned(run: RunFolder) -> bool:
+    """Whether the folder holds a model that took at least a whole step."""
+    if not run.model.exists():
+        return False
+    try:
+        rows = [json.loads(line) for line in run.metrics.read_text("utf-8").splitlines()]
+        return any(row["step"] for row in rows)
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
 
 
 def _newest(checkpoints: Checkpoints) -> Path | None:

@@ -25,7 +25,7 @@ from rlgym_llm_trainers.training.random_state import load_random_state, random_s
 from rlgym_llm_trainers.training.session import Session
 from rlgym_llm_trainers.training.task_order import tasks_mark
 
-__all__ = ["Saver", "seconds_left"]
+__all__ = ["Saver", "check_tasks", "seconds_left"]
 
 _ENDS = (
     "MLP_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP",
@@ -65,15 +65,17 @@ class Saver:
 
         Without ``takes_groups`` the groups that waited for the learner are left there. What the
         checkpoint of another run has not, or has of other tasks, begins anew, and a note says so.
-        Raises DataError for a checkpoint of another model, and UserError where the tasks are no
-        longer those of this run.
+        Raises DataError for a checkpoint of another model.
         """
         session = self._session
         progress = read_progress(folder)
         is_own = folder.parent == self._checkpoints.path
         session.view.phase("loading the checkpoint")
         if session.sampler is not None:  # else the run only validates
-            takes_groups &= self._check_tasks(progress, is_own=is_own)
+            change = _change_of_tasks(session, progress)
+            if change is not None:
+                session.view.note(f"other training tasks than in the checkpoint ({change})")
+                takes_groups = False
             self._load_sampler(session.sampler, progress, is_own=is_own)
         for name, learner in self._learners.items():
             if (folder / name).is_dir():
@@ -150,20 +152,6 @@ class Saver:
     def _tasks(self) -> dict[str, Any]:
         return tasks_mark(self._session.train_tasks)
 
-    def _check_tasks(self, progress: Progress, *, is_own: bool) -> bool:
-        """Whether the training tasks are those of the checkpoint."""
-        if not progress.tasks or progress.tasks == self._tasks:
-            return True
-        then, now = progress.tasks["count"], self._tasks["count"]
-        change = f"{then} then, {now} now" if then != now else f"{now} of them, but not the same"
-        if is_own:
-            raise UserError(
-                f"the training tasks have changed since step {progress.step} ({change}); bring "
-                "them back, or begin a new run with --trainer.resume_mode resume_path"
-            )
-        self._session.view.note(f"other training tasks than in the checkpoint ({change})")
-        return False
-
     def _load_sampler(self, sampler: TaskSampler, progress: Progress, *, is_own: bool) -> None:
         try:
             sampler.load(progress.sampler)
@@ -178,6 +166,28 @@ class Saver:
     def _is_time_short(self, redundant_s: float) -> bool:
         left = seconds_left(os.environ, now=time.time())
         return left is not None and left <= _SAVING_S + self._longest_step_s + redundant_s
+
+
+def check_tasks(session: Session, folder: Path) -> None:
+    """Raises UserError where the tasks are no longer those of the run's own checkpoint."""
+    if session.sampler is None or folder.parent != session.run.checkpoints:
+        return
+    progress = read_progress(folder)
+    if (change := _change_of_tasks(session, progress)) is not None:
+        raise UserError(
+            f"the training tasks have changed since step {progress.step} ({change}); bring them "
+            "back, or begin a new run with --trainer.resume_mode resume_path"
+        )
+
+
+def _change_of_tasks(session: Session, progress: Progress) -> str | None:
+    """How the training tasks differ from the checkpoint's; None where they do not."""
+    before, now = progress.tasks, tasks_mark(session.train_tasks)
+    if not before or before == now:
+        return None
+    if before["count"] != now["count"]:
+        return f"{before['count']} then, {now['count']} now"
+    return f"{now['count']} of them, but not the same"
 
 
 def seconds_left(environ: Mapping[str, str], *, now: float) -> float | None:

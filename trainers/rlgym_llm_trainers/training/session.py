@@ -6,7 +6,6 @@ Everything that can be wrong with what the user gave is found here, before the f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from rlgym_llm.batch_arithmetic import plan_batches
 from rlgym_llm.compose import RewardComposer
@@ -20,7 +19,6 @@ from rlgym_llm.errors import ConfigError
 from rlgym_llm.generate import SamplingParams
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.rollout import EpisodeLimits
-from rlgym_llm.specs import Kind
 from rlgym_llm.types import Task
 from rlgym_llm_trainers.algorithms.losses.binding import load_policy_loss
 from rlgym_llm_trainers.generators.training_generator import TrainingGenerator
@@ -33,10 +31,8 @@ from rlgym_llm_trainers.learner.estimator import (
     needs_critic,
 )
 from rlgym_llm_trainers.learner.learner import Learner
-from rlgym_llm_trainers.learner.off_policy import correction_rules
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
-from rlgym_llm_trainers.models.policy import Policy, check_model_path
-from rlgym_llm_trainers.models.starter import STARTER
+from rlgym_llm_trainers.models.policy import Policy
 from rlgym_llm_trainers.training.console import View
 from rlgym_llm_trainers.training.environments import has_validation_tasks, make_env
 from rlgym_llm_trainers.training.follow import assemble
@@ -55,6 +51,7 @@ from rlgym_llm_trainers.training.run_critic import make_critic
 from rlgym_llm_trainers.training.run_folder import RunFolder
 from rlgym_llm_trainers.training.run_learner import check_learner, make_learner
 from rlgym_llm_trainers.training.run_rewards import Accuracy, accuracy_of, check_scoring, rewards_of
+from rlgym_llm_trainers.training.settings import check_dump_folders, check_settings
 from rlgym_llm_trainers.training.signal_filter import check_signal
 from rlgym_llm_trainers.training.task_order import choose_sampler
 
@@ -123,20 +120,12 @@ def open_session(
     With several ``ranks`` this is the first, and the others are in `follow`.
     What costs little is checked first, so that a typing error does not wait for a model.
     """
-    plugins.get(Kind.ADVANTAGE, config.algorithm.adv_estimator)  # its options wait for the rewards
+    check_settings(config, plugins)
     load_policy_loss(config.actor, plugins)
     has_critic = needs_critic(config, plugins) and not config.trainer.val_only
     plan_batches(config, dp_size=ranks.world_size, has_critic=has_critic)
-    if config.critic.model.path not in (None, STARTER):
-        check_model_path(config.critic.model.path, flag="--critic.model.path")
-    _check_staleness(config)
-    _check_dumps_apart(config)
-    for key, folder in (
-        ("rollout_data_dir", config.trainer.rollout_data_dir),
-        ("validation_data_dir", config.trainer.validation_data_dir),
-    ):
-        if not run.goes_on:  # then the folders are this run's
-            _check_dump_folder(key, folder)
+    if not run.goes_on:  # then the folders are this run's
+        check_dump_folders(config.trainer)
     source = find_model(config, plugins)
     if not source.generator.trains:
         raise ConfigError(
@@ -236,13 +225,6 @@ def _make_val_env(config: TrainConfig, plugins: Plugins, view: View) -> TextEnv 
     return None
 
 
-def _check_staleness(config: TrainConfig) -> None:
-    rollout = config.rollout
-    if rollout.stale == "drop" and not rollout.max_staleness:
-        raise ConfigError("--rollout.stale drop has no effect with --rollout.max_staleness 0")
-    correction_rules(config.algorithm.rollout_correction, max_staleness=rollout.max_staleness)
-
-
 def _check_overlap(config: TrainConfig, generator: TrainingGenerator) -> None:
     if config.rollout.max_staleness and not generator.has_own_weights:
         raise ConfigError(
@@ -250,23 +232,3 @@ def _check_overlap(config: TrainConfig, generator: TrainingGenerator) -> None:
             "the learner's own weights, so it cannot go on while they change; take "
             "--rollout.num_workers 1 or --rollout.name vllm"
         )
-
-
-def _check_dumps_apart(config: TrainConfig) -> None:
-    """Both name their files by the step, so that one would write over the other's."""
-    train, val = config.trainer.rollout_data_dir, config.trainer.validation_data_dir
-    if train and val and Path(train).resolve() == Path(val).resolve():
-        raise ConfigError(
-            f"--trainer.validation_data_dir {val}: is the folder of --trainer.rollout_data_dir, "
-            "and both hold a file a step; name another"
-        )
-
-
-def _check_dump_folder(key: str, folder: str | None) -> None:
-    if folder is None:
-        return
-    path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"--trainer.{key} {path}: is a file; name a folder")
-    if path.is_dir() and any(path.iterdir()):
-        raise ConfigError(f"--trainer.{key} {path}: the folder is in use; name a new one")

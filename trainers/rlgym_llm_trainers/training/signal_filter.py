@@ -25,6 +25,7 @@ from rlgym_llm_trainers.algorithms.dynamic_sampling import SamplingAccount, carr
 from rlgym_llm_trainers.training.buffer import LeftOut
 from rlgym_llm_trainers.training.collector import OnGroup
 from rlgym_llm_trainers.training.failed_episodes import check_failures, check_scores
+from rlgym_llm_trainers.training.interrupt import StepInterruptedError
 from rlgym_llm_trainers.training.run_rewards import Accuracy
 from rlgym_llm_trainers.training.task_order import further_tasks
 
@@ -80,6 +81,7 @@ class SignalFilter:
         max_error_rate: float,
         note: Callable[[str], None],
         max_draws: int = 0,
+        is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sample = sample
         self._score = score
@@ -89,6 +91,7 @@ class SignalFilter:
         self._max_error_rate = max_error_rate
         self._note = note
         self._max_draws = max_draws
+        self._is_ending = is_ending
         self._samplers: dict[int, TaskSampler] = {}
 
     def begin(self, step: int) -> None:
@@ -107,7 +110,8 @@ class SignalFilter:
         """As `SampleGroups`; a step is sampled whole, so ``places`` are all or none of it.
 
         Raises RlgymError where ``max_draws`` draws did not fill the step, and where too much of all
-        that it has sampled so far failed.
+        that it has sampled so far failed; StepInterruptedError where the run is to end before the
+        step is full.
         """
         assert places is None or len(places) == len(indices), "groups are offered together"
         sampler = self._samplers.pop(step, None) or copy.deepcopy(self._sampler)
@@ -126,6 +130,8 @@ class SignalFilter:
             account = account.after(num_sampled=len(found), num_kept=len(with_signal))
             if not account.num_missing:
                 break
+            if self._is_ending():
+                raise StepInterruptedError
             if account.num_rounds == self._max_draws:
                 raise RlgymError(
                     f"step {step}: only {account.num_kept} of {account.num_sampled} prompts have "

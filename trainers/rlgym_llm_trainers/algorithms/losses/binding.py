@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from rlgym_llm.config_schema import ActorConfig
 from rlgym_llm.errors import ConfigError, PluginError
@@ -30,7 +31,8 @@ def load_policy_loss(config: ActorConfig, plugins: Plugins) -> PolicyLoss:
     """The loss that ``actor.policy_loss`` names, its options bound and tried on a few tokens.
 
     Raises ConfigError for options that it does not have or take, and for a clip that is given and
-    that it does not heed; PluginError where what it returns is no `LossOutput`.
+    that it does not heed; PluginError where what it returns is no `LossOutput`, or where it does
+    not call the ``reduce`` it is given.
     """
     loss = plugins.load(plugins.get(Kind.POLICY_LOSS, config.policy_loss))
     bound = bind_policy_loss(loss, config)
@@ -83,11 +85,24 @@ def _try_out(loss: PolicyLoss, config: ActorConfig) -> None:
         advantages=torch.tensor([[1.0], [-1.0]]).expand(2, 3),
         mask=torch.ones(2, 3, dtype=torch.bool),
     )
+    was_reduced = False
+
+    def reduce(values: Tensor, mask: Tensor) -> Tensor:
+        nonlocal was_reduced
+        was_reduced = True
+        return masked(values, mask).sum()
+
     try:
-        output = loss(inputs, reduce=lambda values, mask: masked(values, mask).sum())
+        output = loss(inputs, reduce=reduce)
     except (TypeError, ValueError) as refused:
         raise ConfigError(f"--actor.policy_loss {config.policy_loss}: {refused}") from refused
     if not isinstance(output, LossOutput):
         raise PluginError(
             f"policy loss {config.policy_loss!r} returned a {type(output).__name__}, not LossOutput"
+        )
+    if not was_reduced:
+        raise PluginError(
+            f"policy loss {config.policy_loss!r} does not call the reduce it is given: its sum "
+            "would change with how a step is split, and samples of another policy would train it "
+            "uncorrected"
         )

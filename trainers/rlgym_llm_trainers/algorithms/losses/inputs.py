@@ -57,12 +57,9 @@ class WeightedReduce:
         self._reduce = reduce
         self._mask = mask
         self._weights = None if weights is None else weights.detach()
-        self.was_used = False
-        """Whether a loss has called it: one that reduces by itself would not be corrected."""
 
     def __call__(self, values: Tensor, mask: Tensor) -> Tensor:
         """The reduced losses [B, T] of the tokens that ``mask`` still holds."""
-        self.was_used = True
         values = masked(values, mask)
         if self._weights is not None:
             values = values * masked(self._weights, mask)

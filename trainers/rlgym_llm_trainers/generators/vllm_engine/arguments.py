@@ -26,8 +26,9 @@ _GIB = 1 << 30
 _MOST_CACHE = 4 * _GIB
 """Key-value cache on a CPU, where nothing was said: what does not fit waits its turn."""
 _BATCHED_TOKENS = 4096
-_BLOCK = 128
-"""Tokens of a block of the cache on a CPU: a sequence takes whole ones."""
+_BLOCK = 32
+"""Tokens of a block of the cache on a CPU, the fewest that vLLM has there. Siblings share whole
+blocks of their prompt and no others: of its own 128 they would share none of a short one."""
 _KEYS = {
     "dtype": "model.dtype",
     "enable_prefix_caching": "rollout.enable_prefix_caching",
@@ -156,6 +157,7 @@ def engine_arguments(settings: EngineSettings, model: Mapping[str, Any]) -> dict
         # A prompt in pieces would rewind the request's own random numbers, which a CPU cannot.
         arguments["enable_chunked_prefill"] = False
         arguments.setdefault("max_num_batched_tokens", max(_BATCHED_TOKENS, length or 0))
+        arguments["block_size"] = _BLOCK
         arguments["kv_cache_memory_bytes"] = _cache_bytes(rollout, model, length)
     else:
         arguments["return_sampling_mask"] = rollout.is_cut  # the kept sets
@@ -187,7 +189,8 @@ def _cache_bytes(rollout: RolloutConfig, model: Mapping[str, Any], length: int |
     head_size = model.get("head_dim") or model["hidden_size"] // heads
     kv_heads = model.get("num_key_value_heads") or heads
     a_token = 2 * layers * kv_heads * head_size * 4
-    length = math.ceil(length / _BLOCK) * _BLOCK
+    block = rollout.engine_kwargs.get("block_size", _BLOCK)
+    length = math.ceil(length / block) * block
     needed = a_token * length * rollout.max_num_seqs
-    one = a_token * (length + _BLOCK)  # vLLM refuses a cache that holds no whole sequence
+    one = a_token * (length + block)  # vLLM refuses a cache that holds no whole sequence
     return int(max(min(needed, _MOST_CACHE), one))
