@@ -187,7 +187,7 @@ def compare_rejection(ledger: Ledger, drawn: Rollouts) -> None:
                 drawn, rollout_rs=option, rollout_rs_threshold=f"{1 / high!r}_{1 / low!r}"
             )
             what = f"rejection by {level}"
-            ledger.same(what, on_response(ours.mask.double(), drawn.mask), turned[1])
+            ledger.same(what, on_response((ours.weights != 0).double(), drawn.mask), turned[1])
             for name in ("rollout_rs_masked_fraction", "rollout_rs_seq_masked_fraction"):
                 key = f"rollout_corr/{name}"
                 ledger.same(f"{what}, {name}", ours.metrics[key], turned[2][key])
@@ -196,7 +196,7 @@ def compare_rejection(ledger: Ledger, drawn: Rollouts) -> None:
     turned = verl_correction(
         drawn, rollout_rs="token_k1", rollout_rs_threshold=f"{1 / 1.1!r}_{1 / 0.7!r}"
     )
-    found = on_response(ours.mask.double(), drawn.mask)
+    found = on_response((ours.weights != 0).double(), drawn.mask)
     ledger.deviates("rejection's bounds", found, theirs[1], undone=(found, turned[1]))
 
 

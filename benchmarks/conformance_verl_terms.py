@@ -9,7 +9,7 @@ from conformance_cases import NUM_SEEDS, PROMPT, Rollouts, draw, whole
 from conformance_gradients import LENGTH, MODES, our_reduce, value_and_gradient, whole_mask
 from conformance_ledger import Ledger
 from rlgym_llm_trainers.algorithms.aggregate import count_tokens
-from rlgym_llm_trainers.algorithms.logprobs import entropy_from_logits, token_logprobs
+from rlgym_llm_trainers.algorithms.logprobs import hidden_to_logprobs, token_logprobs
 from rlgym_llm_trainers.algorithms.losses import entropy_loss
 from rlgym_llm_trainers.algorithms.losses.value import value_loss
 from torch import Tensor
@@ -44,11 +44,11 @@ def compare_aggregation(ledger: Ledger, drawn: Rollouts) -> None:
                 global_batch_size=sequences,
                 loss_scale_factor=LENGTH,
             )
-            reduce = our_reduce(
-                mask, mode, num_tokens=tokens, num_sequences=sequences, world_size=ranks
-            )
+            reduce = our_reduce(mask, mode, num_tokens=tokens, num_sequences=sequences)
             values = whole(drawn.advantages, drawn.mask)
-            ledger.same(f"aggregation {mode}", reduce(values[rows], mask[rows]), theirs)
+            # Our ranks add up their gradients; verl's take the mean, which its loss undoes.
+            found = ranks * reduce(values[rows], mask[rows])
+            ledger.same(f"aggregation {mode}", found, theirs)
         theirs = agg_loss(drawn.advantages, drawn.mask, mode)
         found = our_reduce(mask, mode)(whole(drawn.advantages, drawn.mask), mask)
         ledger.same(f"aggregation {mode}", found, theirs)
@@ -120,7 +120,10 @@ def compare_entropy(ledger: Ledger, drawn: Rollouts) -> None:
 
         def ours(at: Tensor, mode: str = mode) -> Tensor:
             reduce = our_reduce(drawn.mask, mode)
-            return -entropy_loss(entropy_from_logits(at), drawn.mask, reduce=reduce).loss
+            rows = at.flatten(0, 1)
+            entropy = hidden_to_logprobs(rows, None, tokens.flatten(), with_entropy=True)[1]
+            assert entropy is not None
+            return -entropy_loss(entropy.view(tokens.shape), drawn.mask, reduce=reduce).loss
 
         for what, a, b in zip(
             ("entropy", "entropy, gradient"),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlgym_llm_trainers.learner.batch import TrainingSample
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from side import Answer
 
 if TYPE_CHECKING:

@@ -225,8 +225,8 @@ def step_seconds(policy: Policy, engine: Engine, num_tokens: int) -> float:
     import numpy as np
     from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
     from rlgym_llm_trainers.generators.vllm_engine.generator import VLLMGenerator
-    from rlgym_llm_trainers.learner.batch import CONTEXT_VERSION, TrainingSample
     from rlgym_llm_trainers.learner.learner import Learner
+    from rlgym_llm_trainers.learner.sample import CONTEXT_VERSION, TrainingSample
 
     from rlgym_llm.config_schema import ActorConfig
     from rlgym_llm.generate import GenerateRequest, SamplingParams

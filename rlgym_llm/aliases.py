@@ -122,6 +122,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "scale_rewards": "algorithm.norm_adv_by_std_in_grpo",
     "steps": "trainer.total_training_steps",
     "total_steps": "trainer.total_training_steps",
+    "use_bias_correction_kl": "actor.kl_loss_unbiased",
     "warmup_steps": "actor.optim.lr_warmup_steps",
 }
 """What other trainers call some keys. Never accepted: they only make the hint of an error."""

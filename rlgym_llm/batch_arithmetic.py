@@ -179,9 +179,10 @@ def describe(plan: BatchPlan) -> str:
             f"{count(plan.num_updates or 0, 'optimizer step')}"
         )
     if plan.updates_per_step == 1:
-        lines.append("note         one optimizer step a batch: pg_clipfrac and ppo_kl are always 0")
-    if plan.group_size == 1 and plan.critic is None:
-        lines.append("note         groups of 1 have no advantage under grpo: nothing is learned")
+        lines.append(
+            "note         one optimizer step a batch: it is made where the ratio is 1, so "
+            "pg_clipfrac and ppo_kl say nothing"
+        )
     return "\n".join(lines)
 
 

@@ -160,15 +160,16 @@ class ActorConfig(Section):
     """Passes over each batch."""
     shuffle: bool = False
     """Draws the prompts of each mini-batch anew in each pass."""
-    clip_ratio: NonNegative = 0.2
-    """The ratio of new to old probability is clipped to 1 - this ... 1 + this. gspo wants 3e-4,
-    gmpo 0.4."""
+    clip_ratio: NonNegative | None = None
+    """The ratio of new to old probability is clipped to 1 - this ... 1 + this; null is as published
+    with the policy loss: ppo_clip 0.2, gspo 3e-4 and 4e-4, gmpo 0.4 (of the log-ratio)."""
     clip_ratio_low: NonNegative | None = None
     """Lower clip alone; null is `actor.clip_ratio`."""
     clip_ratio_high: NonNegative | None = None
     """Upper clip alone; null is `actor.clip_ratio`."""
-    clip_ratio_c: Annotated[float, Field(strict=True, gt=1, allow_inf_nan=False)] = 3.0
-    """Dual clip: bound of the ratio where the advantage is negative."""
+    clip_ratio_c: Annotated[float, Field(strict=True, gt=1, allow_inf_nan=False)] | None = None
+    """Dual clip: bound of the ratio where the advantage is negative; null is the loss's own,
+    ppo_clip 3."""
     policy_loss: str = "ppo_clip"
     """Policy loss, by its registered name."""
     policy_loss_kwargs: Mapping[str, Any] = Field(default_factory=dict)
@@ -184,6 +185,10 @@ class ActorConfig(Section):
     kl_loss_type: KlKind = "low_var_kl"
     """Estimator of that KL: kl = k1, mse = k2, low_var_kl = k3 clamped at 10; with + the value of
     k3 and the gradient of k2, which is that of the KL."""
+    kl_loss_unbiased: bool = False
+    """Multiplies that KL of a token by its ratio of new to old probability (arXiv 2512.02556, TRL's
+    use_bias_correction_kl): k1 and k3 are then unbiased on samples of an older policy too, and
+    their gradient is that of the KL."""
     grad_clip: Positive = 1.0
     """Largest norm of the gradient."""
     max_skipped_steps: Natural = 10
@@ -200,19 +205,25 @@ class ActorConfig(Section):
             raise ValueError("ppo_max_token_len_per_gpu has no effect without use_dynamic_bsz")
         return self
 
+    @model_validator(mode="after")
+    def _check_kl_loss(self) -> Self:
+        if self.kl_loss_unbiased and not self.use_kl_loss:
+            raise ValueError("kl_loss_unbiased has no effect without use_kl_loss")
+        return self
+
     @field_validator("policy_loss")
     @classmethod
     def _our_name(cls, name: str) -> str:
         return without_value_alias("actor.policy_loss", name)
 
     @property
-    def clip_low(self) -> float:
-        """The lower clip that counts: ``clip_ratio_low`` where given, else ``clip_ratio``."""
+    def clip_low(self) -> float | None:
+        """The lower clip that is given, ``clip_ratio_low`` or ``clip_ratio``, None the loss's."""
         return self.clip_ratio if self.clip_ratio_low is None else self.clip_ratio_low
 
     @property
-    def clip_high(self) -> float:
-        """The upper clip that counts: ``clip_ratio_high`` where given, else ``clip_ratio``."""
+    def clip_high(self) -> float | None:
+        """The upper clip that is given, ``clip_ratio_high`` or ``clip_ratio``, None the loss's."""
         return self.clip_ratio if self.clip_ratio_high is None else self.clip_ratio_high
 
 

@@ -17,11 +17,14 @@ def format_config(config: TrainConfig, sources: Mapping[Path, str] | None = None
     """Every key as YAML, ready for ``--config``; what is named like a secret is ``***``.
 
     ``sources`` (`rlgym_llm.config.ParsedCommand.sources`) adds where a value came from, as a
-    comment beside it. The clip bounds that count are a comment too.
+    comment beside it. The clips that count are a comment too.
     """
+    low, high = (
+        "the policy loss's own" if clip is None else f"{clip:g}"
+        for clip in (config.actor.clip_low, config.actor.clip_high)
+    )
     notes: dict[Path, str] = {
-        ("actor", "clip_ratio"): f"clips to [1 - {config.actor.clip_low:g}, "
-        f"1 + {config.actor.clip_high:g}]"
+        ("actor", "clip_ratio"): low if low == high else f"lower: {low}, upper: {high}"
     }
     if config.algorithm.use_kl_in_reward and config.actor.use_kl_loss:
         notes["actor", "use_kl_loss"] = "beside algorithm.use_kl_in_reward: the KL counts twice"

@@ -345,7 +345,9 @@ def test_print_config_shows_sources_and_the_clip_that_counts(write: Write) -> No
     lines = format_config(command.config, command.sources).splitlines()
     assert "  n: 4  # --rollout.n" in lines
     assert f"  clip_ratio_high: 0.28  # {file}: actor.clip_ratio_high" in lines
-    assert "  clip_ratio: 0.2  # clips to [1 - 0.2, 1 + 0.28]" in lines
+    own = "the policy loss's own"
+    assert f"  clip_ratio: null  # lower: {own}, upper: 0.28" in lines
+    assert f"  clip_ratio: null  # {own}" in format_config(load_config([])).splitlines()
     both = load_config(["--actor.use_kl_loss", "--algorithm.use_kl_in_reward"])
     assert "the KL counts twice" in format_config(both)
 

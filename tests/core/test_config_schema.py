@@ -62,14 +62,21 @@ def test_refused(section: str, given: dict[str, object]) -> None:
 
 
 def test_clip_bounds_that_count() -> None:
-    def bounds(**actor: float) -> tuple[float, float]:
+    def bounds(**actor: float) -> tuple[float | None, float | None]:
         config = TrainConfig.model_validate({"actor": actor})
         return config.actor.clip_low, config.actor.clip_high
 
-    assert bounds() == (0.2, 0.2)
+    assert bounds() == (None, None)
     assert bounds(clip_ratio=0.1) == (0.1, 0.1)
-    assert bounds(clip_ratio_high=0.28) == (0.2, 0.28)
+    assert bounds(clip_ratio_high=0.28) == (None, 0.28)
     assert bounds(clip_ratio=0.1, clip_ratio_low=0.0, clip_ratio_high=0.3) == (0.0, 0.3)
+
+
+def test_a_ratio_on_a_kl_term_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValidationError, match="kl_loss_unbiased has no effect without use_kl_loss"):
+        TrainConfig.model_validate({"actor": {"kl_loss_unbiased": True}})
+    given = {"kl_loss_unbiased": True, "use_kl_loss": True}
+    assert TrainConfig.model_validate({"actor": given}).actor.kl_loss_unbiased
 
 
 def test_validation_may_cut_the_distribution() -> None:

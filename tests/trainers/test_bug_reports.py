@@ -18,12 +18,10 @@ from rlgym_llm_trainers.algorithms.losses import PolicyLossInputs, kl_loss, ppo_
 from rlgym_llm_trainers.algorithms.losses.gspo import gspo_loss
 from rlgym_llm_trainers.algorithms.metrics import finalize, length_metrics
 from rlgym_llm_trainers.generators.sampling import keep_top
-from rlgym_llm_trainers.learner.batch import (
-    collate,
-    sample_from_rollout,
-    split_micro_batches,
-)
+from rlgym_llm_trainers.learner.batch import collate
+from rlgym_llm_trainers.learner.micro_batches import split_micro_batches
 from rlgym_llm_trainers.learner.reward_kl import kl_metrics, penalized
+from rlgym_llm_trainers.learner.sample import sample_from_rollout
 from rlgym_llm_trainers.learner.streams import with_stream
 
 from rlgym_llm.types import Completion, Rollout, Task, Turn

@@ -1,11 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlgym_llm_trainers.algorithms.dynamic_sampling import (
-    SamplingAccount,
-    carries_signal,
-    groups_with_signal,
-)
+from rlgym_llm_trainers.algorithms.dynamic_sampling import SamplingAccount, carries_signal
 
 
 def test_signal_is_a_difference_of_values():
@@ -19,11 +15,6 @@ def test_unscored_siblings_say_nothing():
     assert not carries_signal([1.0, None])
     assert not carries_signal([None, None])
     assert carries_signal([1.0, None, 0.0])
-
-
-def test_groups_are_found_by_their_ids():
-    rewards, ids = [1, 0, 0, 0, 1, None], ["p", "q", "p", "q", "r", "r"]
-    assert groups_with_signal(rewards, ids) == ["p"]
 
 
 def test_the_account_draws_by_what_was_kept():

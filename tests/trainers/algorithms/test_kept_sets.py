@@ -16,9 +16,11 @@ from rlgym_llm_trainers.algorithms.metrics import finalize
 from rlgym_llm_trainers.generators.hf_generator import HFGenerator
 from rlgym_llm_trainers.generators.sampling import keep_top
 from rlgym_llm_trainers.learner.agreement import check_agreement, generator_agreement
-from rlgym_llm_trainers.learner.batch import collate, sample_from_rollout, split_micro_batches
+from rlgym_llm_trainers.learner.batch import collate
 from rlgym_llm_trainers.learner.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner.learner import Learner
+from rlgym_llm_trainers.learner.micro_batches import split_micro_batches
+from rlgym_llm_trainers.learner.sample import sample_from_rollout
 from rlgym_llm_trainers.models.policy import load_policy
 from rlgym_llm_trainers.models.starter import starter_model_path
 

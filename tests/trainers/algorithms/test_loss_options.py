@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import textwrap
 
 import pytest
-from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
+import torch
+from rlgym_llm_trainers import rlgym_register
+from rlgym_llm_trainers.algorithms.aggregate import LossAggMode
+from rlgym_llm_trainers.algorithms.losses import PolicyLossInputs, ppo_clip_loss
 from rlgym_llm_trainers.algorithms.losses.binding import bind_policy_loss, load_policy_loss
 from rlgym_llm_trainers.algorithms.losses.gpg import gpg_loss
 from rlgym_llm_trainers.algorithms.losses.gspo import gspo_loss
 from rlgym_llm_trainers.algorithms.losses.sapo import sapo_loss
+from rlgym_llm_trainers.algorithms.metrics import finalize
 from rlgym_llm_trainers.cli import main
 
 from rlgym_llm.config import parse_command
 from rlgym_llm.config_schema import ActorConfig
 from rlgym_llm.errors import ConfigError, PluginError
 from rlgym_llm.plugins import Plugins
+from rlgym_llm.specs import Kind
 
 
 def echo(inputs, *, reduce, clip_low=9.0, clip_high=9.0, clip_c=9.0, width=1):
@@ -29,9 +35,73 @@ def bound(loss, **actor):
 
 
 def test_options_come_by_name():
-    assert bound(echo)(None, reduce=None) == (0.2, 0.2, 3.0, 1)
-    given = {"clip_ratio_high": 0.28, "clip_ratio_c": 5.0, "policy_loss_kwargs": {"width": 2}}
-    assert bound(echo, **given)(None, reduce=None) == (0.2, 0.28, 5.0, 2)
+    given = {"clip_ratio": 0.2, "clip_ratio_high": 0.28, "clip_ratio_c": 5.0}
+    options = {"policy_loss_kwargs": {"width": 2}}
+    assert bound(echo, **given, **options)(None, reduce=None) == (0.2, 0.28, 5.0, 2)
+
+
+def test_a_clip_that_is_not_given_is_the_losss_own():
+    assert bound(echo)(None, reduce=None) == (9.0, 9.0, 9.0, 1)
+    assert bound(echo, clip_ratio_low=0.1)(None, reduce=None) == (0.1, 9.0, 9.0, 1)
+    # 0.2 was the default of every loss once: given, it is as good as any other value.
+    assert bound(echo, clip_ratio=0.2, clip_ratio_c=3.0)(None, reduce=None) == (0.2, 0.2, 3.0, 1)
+
+
+def test_a_clip_without_a_default_is_asked_for_by_its_key():
+    def bare(inputs, *, reduce, clip_low):
+        return clip_low
+
+    with pytest.raises(ConfigError, match=r"^--actor\.clip_ratio_low must be given"):
+        bound(bare)
+    assert bound(bare, clip_ratio=0.1)(None, reduce=None) == 0.1
+
+
+def of_one_token(name, ratio, advantage, **actor):
+    """The loss by this name, as the configuration gives it, and its numbers, on one token."""
+    loss = load_policy_loss(
+        ActorConfig.model_validate({"policy_loss": name, **actor}), Plugins.installed()
+    )
+    inputs = PolicyLossInputs(
+        logprobs=torch.tensor([[ratio]], dtype=torch.float64).log(),
+        old_logprobs=torch.zeros(1, 1, dtype=torch.float64),
+        advantages=torch.tensor([[advantage]], dtype=torch.float64),
+        mask=torch.ones(1, 1, dtype=torch.bool),
+    )
+    output = loss(inputs, reduce=lambda values, mask: values[mask].sum())
+    return output.loss.item(), finalize(output.metrics)["actor/pg_clipfrac"]
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [("ppo_clip", 0.2, 0.2), ("gspo", 3e-4, 4e-4), ("gmpo", 0.4, 0.4), ("dppo_tv", 0.2, 0.2)],
+)
+def test_a_bare_name_clips_as_published(name, low, high):
+    # Of a token whose old probability is 1 the ratio is the probability, so that 1 +- clip is the
+    # edge of the ratio and, for dppo_tv, of the probability; gmpo's clips are of the log-ratio.
+    for advantage, edge in ((1.0, high), (-1.0, -low)):
+        inside, outside = (
+            of_one_token(name, math.exp(d) if name == "gmpo" else 1 + d, advantage)[1]
+            for d in (0.99 * edge, 1.01 * edge)
+        )
+        assert (inside, outside) == (0.0, 1.0)
+
+
+def test_a_bare_cispo_has_no_lower_bound():
+    assert of_one_token("cispo", 1e-3, 1.0)[1] == 0.0
+    assert of_one_token("cispo", 1.19, 1.0)[1] == 0.0
+    assert of_one_token("cispo", 1.21, 1.0)[1] == 1.0
+
+
+def test_a_clip_that_is_given_wins():
+    assert of_one_token("gspo", 1.1, 1.0) == (pytest.approx(-1.0004), 1.0)
+    assert of_one_token("gspo", 1.1, 1.0, clip_ratio=0.2) == (pytest.approx(-1.1), 0.0)
+    assert of_one_token("gspo", 1.1, 1.0, clip_ratio=0.2, clip_ratio_high=0.05) == (
+        pytest.approx(-1.05),
+        1.0,
+    )
+    # The dual clip: 3 unless given.
+    assert of_one_token("ppo_clip", 10.0, -1.0)[0] == pytest.approx(3.0)
+    assert of_one_token("ppo_clip", 10.0, -1.0, clip_ratio_c=4.0)[0] == pytest.approx(4.0)
 
 
 def test_a_loss_with_one_clip_takes_the_clip_of_both():
@@ -52,6 +122,8 @@ def test_a_loss_with_one_clip_takes_the_clip_of_both():
         (gpg_loss, {"clip_ratio_low": 0.1}, "--actor.clip_ratio_low 0.1: has no effect on the"),
         (sapo_loss, {"clip_ratio": 0.1}, "--actor.clip_ratio 0.1: has no effect"),
         (gspo_loss, {"clip_ratio_c": 2.0}, "--actor.clip_ratio_c 2: has no effect"),
+        (gspo_loss, {"clip_ratio_c": 3.0}, "--actor.clip_ratio_c 3: has no effect"),
+        (sapo_loss, {"clip_ratio": 0.2}, "--actor.clip_ratio 0.2: has no effect"),
     ],
 )
 def test_options_that_have_no_effect_are_refused(loss, actor, message):
@@ -80,7 +152,16 @@ def test_values_that_a_loss_refuses_are_refused_before_the_run(actor, message):
     [
         ("reduce(loss, inputs.mask)", "returned a Tensor, not LossOutput"),
         ("LossOutput(loss=loss.mean(), metrics={})", "does not call the reduce it is given"),
+        (
+            "reduce(loss, inputs.mask) and LossOutput(loss=loss.sum(), metrics={})",
+            "does not call the reduce it is given",
+        ),
+        (
+            "LossOutput(loss=reduce(loss, inputs.mask) + 0.01 * loss.mean(), metrics={})",
+            "does not call the reduce it is given",
+        ),
     ],
+    ids=["no output", "no reduce", "a reduce passed over", "a term beside reduce"],
 )
 def test_a_loss_that_keeps_no_contract_is_named_before_the_run(tmp_path, returned, says):
     plugin = tmp_path / "bare.py"
@@ -105,6 +186,13 @@ def test_a_loss_that_keeps_no_contract_is_named_before_the_run(tmp_path, returne
     )
     with pytest.raises(PluginError, match=f"policy loss 'bare' {says}"):
         load_policy_loss(ActorConfig(policy_loss="bare"), Plugins.discover([plugin]))
+
+
+@pytest.mark.parametrize("mode", list(LossAggMode))
+@pytest.mark.parametrize("name", [spec.name for spec in rlgym_register(Kind.POLICY_LOSS)])
+def test_every_loss_of_ours_keeps_the_contract(name, mode):
+    config = ActorConfig(policy_loss=name, loss_agg_mode=mode)
+    assert callable(load_policy_loss(config, Plugins.installed()))
 
 
 @pytest.mark.parametrize(("verl", "ours"), [("vanilla", "ppo_clip"), ("geo_mean", "gmpo")])
@@ -138,6 +226,24 @@ def test_a_loss_trains_by_its_name(tmp_path, flags):
     row = trained(tmp_path, "--actor.policy_loss.loss_mode", *flags)
     assert row["actor/grad_norm"] > 0
     assert row["actor/skipped_ratio"] == 0
+
+
+def test_the_unbiased_kl_term_trains_by_its_name(tmp_path):
+    # Two passes: in the second the ratio has left 1, and with it the KL in the loss is another.
+    flags = ["--actor.use_kl_loss", "true", "--actor.ppo_epochs", "2", "--actor.optim.lr", "1e-3"]
+    plain = trained(tmp_path / "plain", *flags)
+    unbiased = trained(tmp_path / "unbiased", *flags, "--actor.kl_loss_unbiased", "true")
+    assert unbiased["actor/grad_norm"] > 0
+    assert unbiased["actor/kl_loss"] > 0
+    assert unbiased["actor/kl_loss"] != plain["actor/kl_loss"]
+
+
+def test_the_unbiased_kl_term_needs_one(tmp_path, capsys):
+    flags = ["--output", str(tmp_path / "out"), *SMALL, "--actor.kl_loss_unbiased", "true"]
+    assert main(flags) == 2
+    stderr = capsys.readouterr().err
+    assert "kl_loss_unbiased has no effect without use_kl_loss" in stderr
+    assert stderr.count("\n") == 1
 
 
 def test_a_loss_of_a_plugin_trains_by_its_name_with_options_of_its_own(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlgym_llm_trainers.algorithms.aggregate import LossAggMode, aggregate, count_tokens
 from rlgym_llm_trainers.algorithms.kl import kl_penalty
-from rlgym_llm_trainers.algorithms.logprobs import entropy_from_logits, token_logprobs
+from rlgym_llm_trainers.algorithms.logprobs import token_logprobs
 from rlgym_llm_trainers.algorithms.losses import (
     PolicyLossInputs,
     entropy_loss,
@@ -255,7 +255,8 @@ def _objective(logits, streams, rows, width, reduce):
     picked = {name: stream[rows, :width] for name, stream in streams.items()}
     logprobs = token_logprobs(logits[rows, :width], picked["ids"], 0.7, mask=picked["mask"])
     entropy = torch.zeros_like(logprobs)
-    entropy[:, 1:] = entropy_from_logits(logits[rows, : width - 1], 0.7)
+    every = (logits[rows, : width - 1] / 0.7).log_softmax(-1)
+    entropy[:, 1:] = -(every.exp() * every).sum(-1)
     policy = ppo_clip_loss(
         PolicyLossInputs(
             logprobs=logprobs,

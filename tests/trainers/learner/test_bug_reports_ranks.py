@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from rlgym_llm_trainers.learner.batch import TrainingSample
 from rlgym_llm_trainers.learner.batching import Batching
 from rlgym_llm_trainers.learner.ranks import Ranks
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.learner.score import add_scores
 
 pytestmark = pytest.mark.data

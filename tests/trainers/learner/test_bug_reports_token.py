@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rlgym_llm_trainers.learner.batch import sample_from_rollout
+from rlgym_llm_trainers.learner.sample import sample_from_rollout
 from rlgym_llm_trainers.models.chat import prompt_ids, reply_ids
 from rlgym_llm_trainers.training.preparation import fitting_tasks
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors

@@ -8,8 +8,8 @@ import pytest
 import torch
 from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
 from rlgym_llm_trainers.algorithms.losses.binding import bind_policy_loss
-from rlgym_llm_trainers.learner.batch import TrainingSample
 from rlgym_llm_trainers.learner.learner import Learner
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.learner.shard import compile_layers
 
 from rlgym_llm.config_schema import ActorConfig

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rlgym_llm_trainers.algorithms.advantages import Advantages
+from rlgym_llm_trainers.algorithms.advantages.gae import gae
 from rlgym_llm_trainers.algorithms.advantages.gdpo import gdpo
 from rlgym_llm_trainers.algorithms.advantages.groups import dr_grpo
 from rlgym_llm_trainers.algorithms.advantages.steps import grpo_step
@@ -189,3 +190,12 @@ def test_values_and_bootstraps_go_in_and_returns_come_out(batch):
     trained = with_advantages(samples, rollouts, result)
     assert [sample.rollout_id for sample in trained] == ["0", "3"]
     assert trained[0].returns == (0.0, 0.0, 2.0, 2.0)
+
+
+def test_a_step_in_which_nothing_was_scored_has_values_where_there_is_a_critic(batch):
+    rollouts, cards, _ = batch
+    unscored = [replace(card, reward=None, status=CardStatus.MASKED) for card in cards]
+    inputs = advantage_inputs(rollouts, unscored, [], {}, bootstrap_values={})
+    assert not gae(inputs).is_valid.any()
+    with pytest.raises(ValueError, match="needs the values of a critic"):
+        gae(advantage_inputs(rollouts, unscored, [], {}))

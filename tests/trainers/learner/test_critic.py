@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from rlgym_llm_trainers.algorithms.aggregate import LossAggMode
-from rlgym_llm_trainers.learner.batch import TrainingSample, collate
+from rlgym_llm_trainers.learner.batch import collate
 from rlgym_llm_trainers.learner.critic import Critic
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.learner.value_scorer import ValueScorer
 from rlgym_llm_trainers.models.critic import ValueModel
 from torch import nn

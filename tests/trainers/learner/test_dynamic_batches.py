@@ -8,10 +8,10 @@ import pytest
 import torch
 from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
 from rlgym_llm_trainers.algorithms.losses.binding import bind_policy_loss
-from rlgym_llm_trainers.learner.batch import TrainingSample, split_micro_batches
 from rlgym_llm_trainers.learner.batching import Batching
 from rlgym_llm_trainers.learner.learner import Learner
-from rlgym_llm_trainers.learner.micro_batches import num_computed_tokens
+from rlgym_llm_trainers.learner.micro_batches import num_computed_tokens, split_micro_batches
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 from rlgym_llm.batch_arithmetic import describe, plan_batches
 from rlgym_llm.config import load_config

@@ -11,12 +11,13 @@ from rlgym_llm_trainers.algorithms.aggregate import LossAggMode
 from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
 from rlgym_llm_trainers.algorithms.losses.binding import bind_policy_loss
 from rlgym_llm_trainers.algorithms.losses.gmpo import gmpo_loss
-from rlgym_llm_trainers.learner.batch import TrainingSample, collate
+from rlgym_llm_trainers.learner.batch import collate
 from rlgym_llm_trainers.learner.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner.denominators import Denominators
 from rlgym_llm_trainers.learner.filtration import filtrate
 from rlgym_llm_trainers.learner.learner import Learner
 from rlgym_llm_trainers.learner.mini_batches import mini_batches
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.models.policy import make_reference
 
 from rlgym_llm.config_samples import PfPpoConfig

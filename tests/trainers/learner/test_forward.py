@@ -8,10 +8,11 @@ import functools
 import pytest
 import torch
 import transformers
-from rlgym_llm_trainers.learner.batch import TrainingSample, collate
+from rlgym_llm_trainers.learner.batch import collate
 from rlgym_llm_trainers.learner.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner.forward import can_pack, enable_packing, forward_hidden
 from rlgym_llm_trainers.learner.packing import layout_of
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from torch import nn
 
 SIZES = {

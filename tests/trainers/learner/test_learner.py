@@ -12,9 +12,10 @@ from rlgym_llm_trainers import rlgym_register
 from rlgym_llm_trainers.algorithms.aggregate import LossAggMode
 from rlgym_llm_trainers.algorithms.losses import LossOutput, ppo_clip_loss
 from rlgym_llm_trainers.algorithms.losses.binding import bind_policy_loss
-from rlgym_llm_trainers.learner.batch import TrainingSample, collate
+from rlgym_llm_trainers.learner.batch import collate
 from rlgym_llm_trainers.learner.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner.learner import Learner
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 from rlgym_llm.config_schema import ActorConfig
 from rlgym_llm.errors import GeneratorError
@@ -157,6 +158,16 @@ def test_a_gradient_that_is_not_finite_skips_the_step_and_is_counted(policy):
     assert torch.equal(weights(policy), before)
     handle.remove()
     assert make_learner(policy).update(samples, step=2)["actor/skipped_ratio"] == 0
+
+
+def test_one_skipped_update_leaves_the_means_of_the_others(policy):
+    samples = make_samples(policy)
+    samples[0] = replace(samples[0], advantages=(math.inf,) * len(samples[0].advantages))
+    metrics = make_learner(policy, mini=1).update(samples, step=1)
+    assert 0 < metrics["actor/skipped_ratio"] < 1
+    assert metrics["actor/grad_norm"] > 0
+    assert math.isfinite(metrics["actor/loss"])
+    assert "actor/grad_norm" not in make_learner(policy).update(samples, step=2)
 
 
 def test_the_kl_term_pulls_back_to_the_reference(policy):
@@ -326,6 +337,34 @@ def test_the_kl_term_is_of_the_tokens_kept_over_the_denominators_of_all_and_not_
         k2 = [0.5 * (own - ref) ** 2 * on * (t % 2) for t, (own, ref, on) in enumerate(streams)]
         expected += sum(k2) / s.num_trained_tokens / len(samples)
     assert metrics["actor/kl_loss"] == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["kl", "k3+"])
+def test_the_unbiased_kl_term_is_of_the_ratio_to_the_old_log_probs(policy, kind):
+    reference = copy.deepcopy(policy.model).requires_grad_(False)
+    with torch.no_grad():
+        reference.lm_head.weight.mul_(0.9)
+    options = {"reference": reference, "use_kl_loss": True, "kl_loss_type": kind}
+    # The old probabilities are half, 1 and 2 times those of the policy, by the token's position.
+    shifts = [math.log(2) * (t % 3 - 1) for t in range(20)]
+    samples = [
+        replace(s, old_logprobs=tuple(map(sum, zip(s.rollout_logprobs, shifts, strict=False))))
+        for s in make_learner(policy, **options).add_reference(make_samples(policy))
+    ]
+    plain, unbiased = [], []
+    for s in samples:
+        streams = zip(s.rollout_logprobs, s.old_logprobs, s.ref_logprobs, s.loss_mask, strict=True)
+        for own, old, ref, is_trained in streams:
+            if is_trained:
+                d = ref - own
+                value = -d if kind == "kl" else math.exp(d) - d - 1
+                plain.append(value)
+                unbiased.append(math.exp(own - old) * value)
+    for is_unbiased, values in ((False, plain), (True, unbiased)):
+        learner = make_learner(copy.deepcopy(policy), kl_loss_unbiased=is_unbiased, **options)
+        found = learner.update(samples, step=1)["actor/kl_loss"]
+        assert found == pytest.approx(sum(values) / len(values), rel=1e-3)
+    assert abs(sum(unbiased) / sum(plain) - 1) > 0.02  # they would be told apart
 
 
 def test_a_rejected_sample_trains_as_one_without_advantage(policy):

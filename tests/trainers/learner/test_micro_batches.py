@@ -7,13 +7,18 @@ from itertools import chain
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlgym_llm_trainers.learner.batch import TrainingSample, collate
+from rlgym_llm_trainers.algorithms.aggregate import count_tokens
+from rlgym_llm_trainers.learner import micro_batches
+from rlgym_llm_trainers.learner.batch import collate
 from rlgym_llm_trainers.learner.micro_batches import (
     num_computed_tokens,
+    split_micro_batches,
     split_over_ranks,
     split_samples,
 )
+from rlgym_llm_trainers.learner.needed_tokens import NeededTokens, needed_tokens
 from rlgym_llm_trainers.learner.packing import layout_of
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 
 def sample(prompt, num_reply, name="r"):
@@ -104,3 +109,48 @@ def test_the_count_is_what_a_pack_computes(made, share):
     batch = collate(made, pad_id=0)
     layout = layout_of(batch.input_ids, batch.loss_mask.roll(-1, 1), share_prompts=share)
     assert layout.num_tokens == num_computed_tokens(made, share_prompts=share)
+
+
+def test_a_sequence_is_needed_up_to_the_last_state_read():
+    # Read before token 2 and before token 4; what follows the last trained token is not needed.
+    assert needed_tokens((7, 8, 4, 9, 5, 6), (False, True, False, True, False)) == NeededTokens(
+        count=4, prompt=(7, 8)
+    )
+    assert needed_tokens([7, 8], [True, False]) == NeededTokens(count=1, prompt=(7,))
+    assert needed_tokens((7, 8), (False,)) == needed_tokens((7,), ()) == NeededTokens(0, ())
+
+
+def test_the_tokens_of_a_sample_are_gone_through_once(monkeypatch):
+    seen = []
+
+    def counting(token_ids, is_read):
+        seen.append(token_ids)
+        return needed_tokens(token_ids, is_read)
+
+    monkeypatch.setattr(micro_batches, "needed_tokens", counting)
+    made = [sample((i % 3 + 1,) * 4, 5 + i, str(i)) for i in range(12)]
+    split_over_ranks(made, 3, max_tokens=30)
+    assert seen == [one.token_ids for one in made]
+
+
+def test_padded_micro_batches_by_length():
+    made = [sample((1,) * n, 1) for n in (4, 1, 3, 2)]  # lengths 5, 2, 4, 3
+    parts = split_micro_batches(made, 2)
+    assert [[one.num_tokens for one in part] for part in parts] == [[5, 4], [3, 2]]
+    with pytest.raises(ValueError, match="micro_size must be at least 1"):
+        split_micro_batches(made, 0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=9),
+    st.integers(1, 9),
+)
+def test_the_padded_parts_hold_every_token_once(shapes, micro_size):
+    made = [sample((1,) * p, n, str(i)) for i, (p, n) in enumerate(shapes)]
+    parts = split_micro_batches(made, micro_size)
+    assert sorted(chain.from_iterable(names(parts))) == [str(i) for i in range(len(made))]
+    assert all(len(part) <= micro_size for part in parts)
+    batches = [collate(part, pad_id=2) for part in parts]
+    counts = [count_tokens(batch.loss_mask) for batch in batches]
+    assert tuple(map(sum, zip(*counts, strict=True))) == (sum(n for _, n in shapes), len(shapes))
+    assert sum(int(b.attention_mask.sum()) for b in batches) == sum(p + n for p, n in shapes)

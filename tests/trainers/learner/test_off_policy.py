@@ -10,11 +10,12 @@ import pytest
 import torch
 from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
 from rlgym_llm_trainers.algorithms.losses.binding import bind_policy_loss
-from rlgym_llm_trainers.learner.batch import TrainingSample, collate
+from rlgym_llm_trainers.learner.batch import collate
 from rlgym_llm_trainers.learner.batch_logprobs import batch_logprobs
 from rlgym_llm_trainers.learner.correction_rules import correction_rules
 from rlgym_llm_trainers.learner.learner import Learner
 from rlgym_llm_trainers.learner.off_policy import correct
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 from rlgym_llm.config_schema import ActorConfig, RolloutCorrectionConfig
 from rlgym_llm.errors import ConfigError
@@ -42,8 +43,9 @@ def sample(ratios, *, rollout_id="a", group_id="g", advantage=1.0):
 class Scorer:
     """A learner under which every sampled token has log-prob -1."""
 
-    def __init__(self):
+    def __init__(self, *, is_exact=True):
         self.passes = 0
+        self.is_exact = is_exact
 
     def add_old_logprobs(self, samples):
         self.passes += 1
@@ -53,8 +55,8 @@ class Scorer:
         ]
 
 
-def done(samples, *, max_staleness=0, **values):
-    scorer = Scorer()
+def done(samples, *, max_staleness=0, is_exact=True, **values):
+    scorer = Scorer(is_exact=is_exact)
     found, metrics = correct(scorer, samples, config(**values), max_staleness=max_staleness)
     return found, metrics, scorer.passes
 
@@ -80,6 +82,15 @@ def test_what_applies_when(values, max_staleness, weigh_by, scores):
     rules = correction_rules(config(**values), max_staleness=max_staleness)
     assert (rules.weigh_by, rules.scores) == (weigh_by, scores)
     assert rules.ratio_from_generator == values.get("bypass_mode", False)
+
+
+@pytest.mark.parametrize(("bypass_mode", "passes"), [(False, 1), (True, 0)])
+def test_log_probs_in_bfloat16_are_taken_anew(bypass_mode, passes):
+    given = sample([1.5, 0.5, 6.0])
+    (found,), _, num_passes = done([given], is_exact=False, bypass_mode=bypass_mode)
+    assert num_passes == passes
+    assert found.is_weights is None
+    assert (found.old_logprobs is None) == bypass_mode
 
 
 def test_bounds_of_rejection_default_to_the_threshold_and_its_inverse():

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from rlgym_llm_trainers.learner.batch import TrainingSample
 from rlgym_llm_trainers.learner.batching import Batching
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks, launched_as, open_ranks
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 PROGRAM = Path(__file__).with_name("two_ranks.py")
 CASES = (

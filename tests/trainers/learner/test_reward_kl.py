@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rlgym_llm_trainers.algorithms.metrics import finalize
-from rlgym_llm_trainers.learner.batch import TrainingSample
 from rlgym_llm_trainers.learner.reward_kl import kl_metrics, penalized, reward_kl
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 MASK = np.array([[False, True, False, True], [False, True, True, False]])
 KL = np.array([[9.0, 0.1, 5.0, 0.2], [9.0, 0.4, 0.6, float("nan")]])

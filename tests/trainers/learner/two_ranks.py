@@ -24,10 +24,10 @@ from rlgym_llm_trainers import rlgym_register
 from rlgym_llm_trainers.algorithms.aggregate import LossAggMode
 from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
 from rlgym_llm_trainers.algorithms.losses.binding import bind_policy_loss
-from rlgym_llm_trainers.learner.batch import TrainingSample
 from rlgym_llm_trainers.learner.learner import Learner
 from rlgym_llm_trainers.learner.led import led, serve
 from rlgym_llm_trainers.learner.ranks import ALONE, end_process, open_ranks
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.models.lora import add_lora
 from rlgym_llm_trainers.models.policy import make_reference
 

@@ -7,8 +7,9 @@ import json
 import pytest
 import torch
 from rlgym_llm_trainers.generators.hf_generator import HFGenerator
-from rlgym_llm_trainers.learner.batch import TrainingSample, collate
+from rlgym_llm_trainers.learner.batch import collate
 from rlgym_llm_trainers.learner.batch_logprobs import batch_logprobs
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.models.policy import load_policy, make_reference, pick_device, save_policy
 from rlgym_llm_trainers.models.token_side import load_token_side, read_model_config
 from safetensors.torch import load_file, save_file

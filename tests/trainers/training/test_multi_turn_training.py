@@ -7,7 +7,7 @@ import json
 import pytest
 from rlgym_llm_trainers.cli import main
 from rlgym_llm_trainers.generators.hf_generator import HFGenerator
-from rlgym_llm_trainers.learner.batch import sample_from_rollout
+from rlgym_llm_trainers.learner.sample import sample_from_rollout
 from rlgym_llm_trainers.training.environments import Openings, make_env, uses_starter_problems
 from rlgym_llm_trainers.training.preparation import episode_limits, fitting_tasks, turn_batching
 from rlgym_llm_trainers.training.run_rewards import success

@@ -277,3 +277,12 @@ def test_only_a_truncation_that_no_rule_has_judged_is_looked_beyond():
         assert cut_off(rollouts, config, judged) == frozenset()
     final = TrainConfig.model_validate({"critic": {"bootstrap_truncated": False}})
     assert cut_off(rollouts, final, keep) == frozenset()
+
+
+def test_a_run_of_which_every_response_is_cut_and_masked_says_that_it_learned_nothing(
+    tmp_path, plugin_file, capsys
+):
+    flags = ["--plugin", plugin_file(PLUGIN), "--algorithm.adv_estimator", "gae"]
+    flags += ["--rewards.on_truncated", "mask"]
+    assert run(tmp_path / "out", *flags, "--data.max_response_length", "1") == 1
+    assert "nothing was learned: no step had a scored rollout" in capsys.readouterr().err

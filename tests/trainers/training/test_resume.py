@@ -16,6 +16,9 @@ from types import SimpleNamespace
 import pytest
 from rlgym_llm_trainers.cli import main
 from rlgym_llm_trainers.training import collector
+from rlgym_llm_trainers.training import step as step_module
+
+from rlgym_llm.errors import RlgymError
 
 ROWS = [
     {"question": f"Tom has {n} pens and buys {n} more. How many?", "answer": f"#### {2 * n}"}
@@ -163,6 +166,25 @@ def test_an_error_and_ctrl_c_leave_a_checkpoint_that_goes_on_to_the_same_bits(
     assert calm.run(name, *PLAIN) == 0
     assert f"holds this run: going on after step {saved[-1]}" in capsys.readouterr().out
     calm.assert_same(name, "calm")
+
+
+def test_an_error_after_an_update_names_the_checkpoint_that_is_left(calm, monkeypatch, capsys):
+    found = step_module.staleness_metrics
+
+    def failing(rollouts, version):
+        if version == 2:
+            raise RlgymError("the metrics are lost")
+        return found(rollouts, version)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(step_module, "staleness_metrics", failing)
+        assert calm.run("moved", *PLAIN, "--trainer.save_freq=1") == 1
+    stderr = capsys.readouterr().err
+    assert "the newest checkpoint is of step 2" in stderr
+    assert "the model after 3 steps is in" in stderr
+    assert calm.checkpoints("moved") == ["step_1", "step_2"]
+    assert calm.run("moved", *PLAIN) == 0
+    calm.assert_same("moved", "calm")
 
 
 def test_a_filled_buffer_goes_on_with_the_groups_that_waited(tmp_path, monkeypatch):

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 from rlgym_llm_trainers.cli import main
-from rlgym_llm_trainers.learner.batch import collate, sample_from_rollout
+from rlgym_llm_trainers.learner.batch import collate
 from rlgym_llm_trainers.learner.batch_logprobs import batch_logprobs
+from rlgym_llm_trainers.learner.sample import sample_from_rollout
 from rlgym_llm_trainers.models.policy import load_policy
 
 from rlgym_llm.config import load_config

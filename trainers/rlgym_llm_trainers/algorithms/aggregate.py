@@ -13,7 +13,15 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-__all__ = ["LossAggMode", "Reduce", "aggregate", "count_tokens", "masked", "tokens_by_prompt"]
+__all__ = [
+    "LossAggMode",
+    "Reduce",
+    "aggregate",
+    "count_tokens",
+    "masked",
+    "sequence_means",
+    "tokens_by_prompt",
+]
 
 Reduce = Callable[[Tensor, Tensor], Tensor]
 """(values [B, T], mask [B, T]) -> scalar; `aggregate` with all but its first two bound."""
@@ -98,11 +106,23 @@ def masked(values: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask.bool(), values, 0.0)
 
 
+def sequence_means(values: Tensor, mask: Tensor) -> Tensor:
+    """The mean of each row over its mask, [B, 1]; 0 where the mask is empty. Summed in float64.
+
+    >>> values = torch.tensor([[1.0, 9.0, 2.0]])
+    >>> sequence_means(values, torch.tensor([[True, False, True]])).tolist()
+    [[1.5]]
+    """
+    counts = mask.sum(-1, keepdim=True).clamp(min=1)
+    sums = masked(values, mask).sum(-1, keepdim=True, dtype=torch.float64)
+    return (sums / counts).to(values.dtype)
+
+
 def count_tokens(mask: Tensor) -> tuple[int, int]:
     """(trained tokens, sequences with at least one) of a mask [B, T]: the two denominators.
 
-    Count under the final mask: what truncation or filtering took out of the loss leaves the
-    denominator too.
+    What never trains (a masked truncation, an unscored rollout) is not under the mask; a token that
+    a correction rejects still is, with weight 0 (`losses.inputs.WeightedReduce`).
     """
     per_sequence = mask.bool().sum(-1)
     return int(per_sequence.sum()), int((per_sequence > 0).sum())

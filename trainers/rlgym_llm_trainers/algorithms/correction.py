@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rlgym_llm_trainers.algorithms.aggregate import masked
+from rlgym_llm_trainers.algorithms.aggregate import masked, sequence_means
 from rlgym_llm_trainers.algorithms.kl import LOG_RATIO_CLAMP
 
 __all__ = [
@@ -41,9 +41,7 @@ class Correction:
     """How much every token counts, and how far the two policies are apart."""
 
     weights: Tensor  # [B, T], float64
-    """0 on tokens that are rejected and on those that were not trained anyway."""
-    mask: Tensor  # [B, T], bool
-    """The tokens that still train: those of the mask given that no bound rejected."""
+    """0 on tokens that a bound rejected and on those that were not trained anyway, else above."""
     metrics: dict[str, float]
     """``rollout_corr/*`` under verl's names."""
 
@@ -85,9 +83,9 @@ def rollout_correction(
     """
     mask = mask.bool()
     log_ratio = log_ratios(old_logprobs, rollout_logprobs, mask)
-    weights, kept = mask.double(), mask
+    weights = mask.double()
     if not mask.any():
-        return Correction(weights=weights, mask=mask, metrics={})
+        return Correction(weights=weights, metrics={})
     metrics = mismatch_metrics(old_logprobs, rollout_logprobs, mask)
     if weigh_by is not None:
         level_log_ratio = pooled(log_ratio, mask, weigh_by)
@@ -111,7 +109,6 @@ def rollout_correction(
         metrics["rollout_rs_seq_masked_fraction"] = _share(lost.any(-1)[mask.any(-1)])
     return Correction(
         weights=weights,
-        mask=kept,
         metrics={f"rollout_corr/{name}": value for name, value in metrics.items()},
     )
 
@@ -142,10 +139,9 @@ def pooled(log_ratio: Tensor, mask: Tensor, level: RatioLevel) -> Tensor:
     """
     if level == "token":
         return log_ratio
-    sums = masked(log_ratio, mask).sum(-1, keepdim=True)
     if level == "geometric":
-        sums = sums / mask.sum(-1, keepdim=True).clamp(min=1)
-    return sums.expand_as(log_ratio)
+        return sequence_means(log_ratio, mask).expand_as(log_ratio)
+    return masked(log_ratio, mask).sum(-1, keepdim=True).expand_as(log_ratio)
 
 
 def mismatch_metrics(
@@ -243,8 +239,7 @@ def _exp(log_ratio: Tensor) -> Tensor:
 
 def _means(values: Tensor, mask: Tensor) -> Tensor:
     """Mean over the tokens of every sequence that has one: [at most B]."""
-    counts = mask.sum(-1)
-    return (masked(values, mask).sum(-1) / counts.clamp(min=1))[counts > 0]
+    return sequence_means(values, mask)[mask.any(-1), 0]
 
 
 def _share(found: Tensor) -> float:

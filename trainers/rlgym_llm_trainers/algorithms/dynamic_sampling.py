@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["SamplingAccount", "carries_signal", "groups_with_signal"]
+__all__ = ["SamplingAccount", "carries_signal"]
 
 
 def carries_signal(rewards: Sequence[float | None]) -> bool:
@@ -20,18 +20,6 @@ def carries_signal(rewards: Sequence[float | None]) -> bool:
     """
     scored = {reward for reward in rewards if reward is not None}
     return len(scored) > 1
-
-
-def groups_with_signal(rewards: Sequence[float | None], group_ids: Sequence[str]) -> list[str]:
-    """The ids of the groups that carry signal, in the order in which they first appear.
-
-    >>> groups_with_signal([1, 0, 1, 1], ["p", "q", "q", "p"])
-    ['q']
-    """
-    groups: dict[str, list[float | None]] = {}
-    for reward, group_id in zip(rewards, group_ids, strict=True):
-        groups.setdefault(group_id, []).append(reward)
-    return [group_id for group_id, found in groups.items() if carries_signal(found)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

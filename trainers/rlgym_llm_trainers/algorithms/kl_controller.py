@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from rlgym_llm.config_schema import KlCtrlConfig
-from rlgym_llm_trainers.algorithms.aggregate import masked
+from rlgym_llm_trainers.algorithms.aggregate import sequence_means
 
 __all__ = ["KlController", "make_kl_controller", "mean_sequence_kl"]
 
@@ -56,6 +56,4 @@ def mean_sequence_kl(kl: Tensor, mask: Tensor) -> float:
     Both [B, T]; sequences without a sampled token are left out. [[.1, .3], [.5, x]]: .35.
     """
     mask = mask.bool()
-    counts = mask.sum(-1)
-    means = masked(kl, mask).double().sum(-1) / counts.clamp(min=1)
-    return float(means[counts > 0].mean())
+    return float(sequence_means(kl.double(), mask)[mask.any(-1)].mean())

@@ -12,7 +12,7 @@ from torch import Tensor
 from rlgym_llm_trainers.algorithms.head import chunked_head, scale_logits
 from rlgym_llm_trainers.algorithms.kept_sets import KeptRows
 
-__all__ = ["entropy_from_logits", "hidden_to_logprobs", "token_logprobs"]
+__all__ = ["hidden_to_logprobs", "token_logprobs"]
 
 
 def token_logprobs(
@@ -42,14 +42,6 @@ def token_logprobs(
     out = torch.zeros(token_ids.shape, dtype=found.dtype, device=found.device)
     out[:, 1:][wanted] = found
     return out
-
-
-def entropy_from_logits(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """Entropy in nats of ``softmax(logits / temperature)``, [..., V] -> [...].
-
-    Logits of -inf (tokens that top-k or top-p cut) add nothing. Four equal logits: log 4 = 1.386.
-    """
-    return _row_entropy(scale_logits(logits, temperature))
 
 
 def hidden_to_logprobs(
@@ -94,9 +86,3 @@ def hidden_to_logprobs(
 def _row_logprobs(scaled: Tensor, targets: Tensor) -> Tensor:
     """[N, V], [N] -> [N]; logsumexp and a gather keep no second [N, V] tensor."""
     return scaled.gather(-1, targets[..., None]).squeeze(-1) - scaled.logsumexp(-1)
-
-
-def _row_entropy(scaled: Tensor) -> Tensor:
-    logprobs = scaled.log_softmax(-1)
-    finite = torch.where(logprobs == -torch.inf, torch.zeros_like(logprobs), logprobs)
-    return -(logprobs.exp() * finite).sum(-1)

@@ -18,6 +18,7 @@ __all__ = [
     "merge",
     "merge_steps",
     "summary",
+    "without_faults",
 ]
 
 
@@ -117,6 +118,15 @@ def merge_steps(steps: Iterable[Mapping[str, Metric]]) -> dict[str, Metric]:
 def finalize(bag: Mapping[str, Metric]) -> dict[str, float]:
     """The numbers to log, under the same keys."""
     return {key: metric.result() for key, metric in bag.items()}
+
+
+def without_faults(bag: Mapping[str, Metric]) -> dict[str, Metric]:
+    """The metrics of an update that was refused, less those for which it was: NaN and infinity.
+
+    >>> list(without_faults({"loss": Metric.sum(math.inf), "entropy": Metric.mean(1.5, 3)}))
+    ['entropy']
+    """
+    return {key: metric for key, metric in bag.items() if math.isfinite(metric.result())}
 
 
 def length_metrics(

@@ -21,6 +21,7 @@ def bind_options(
     key: str,
     *,
     at_call: Collection[str] = (),
+    own_keys: Mapping[str, str] | None = None,
 ) -> Callable[..., Result]:
     """``function(inputs, **options)`` with the options that its signature names filled in.
 
@@ -31,6 +32,7 @@ def bind_options(
             A function with ``**kwargs`` takes any.
         key: how ``extra`` is spelled, such as ``algorithm.adv_kwargs``, for the messages.
         at_call: arguments that the caller gives with each call.
+        own_keys: options that come from keys of other names, whether or not these are given now.
 
     Raises ConfigError for an unknown option, with the nearest one; for one that has a key of its
     own; and for one that is missing.
@@ -40,19 +42,23 @@ def bind_options(
     ('x', 0.9, 4)
     """
     known, takes_any = _options(function, at_call)
+    section = key.rpartition(".")[0]
+    keys = {name: f"{section}.{name}" if section else name for name in config_values}
+    keys |= own_keys or {}
     for name in extra:
-        if name in config_values and name in known:
-            section = key.rpartition(".")[0]
-            own = f"{section}.{name}" if section else name
-            raise ConfigError(f"--{key}.{name}: this option has a key of its own; give --{own}")
+        if name in keys and name in known:
+            raise ConfigError(
+                f"--{key}.{name}: this option has a key of its own; give --{keys[name]}"
+            )
         if name in at_call or (name not in known and not takes_any):
             hint = did_you_mean(name, known)
-            listed = ", ".join(n for n in known if n not in config_values) or "none"
+            listed = ", ".join(n for n in known if n not in keys) or "none"
             raise ConfigError(f"--{key}.{name}: no such option{hint} (options: {listed})")
     options = {name: value for name, value in config_values.items() if name in known} | {**extra}
     for name, is_needed in known.items():
         if is_needed and name not in options:
-            raise ConfigError(f"--{key}.{name} must be given: this option has no default")
+            where = keys.get(name, f"{key}.{name}")
+            raise ConfigError(f"--{where} must be given: this option has no default")
     return functools.partial(function, **options)
 
 

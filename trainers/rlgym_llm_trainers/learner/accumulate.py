@@ -9,9 +9,10 @@ from torch import Tensor
 
 from rlgym_llm_trainers.algorithms.aggregate import Reduce
 from rlgym_llm_trainers.algorithms.metrics import Metric, merge
-from rlgym_llm_trainers.learner.batch import Batch, TrainingSample
+from rlgym_llm_trainers.learner.batch import Batch
 from rlgym_llm_trainers.learner.batching import Batching
 from rlgym_llm_trainers.learner.denominators import Denominators
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.learner.stepper import Stepper
 
 __all__ = ["Objective", "accumulate"]

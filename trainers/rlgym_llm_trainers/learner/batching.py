@@ -7,14 +7,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from rlgym_llm_trainers.learner.batch import (
-    Batch,
-    TrainingSample,
-    collate,
-    split_micro_batches,
-)
-from rlgym_llm_trainers.learner.micro_batches import split_over_ranks, split_samples
+from rlgym_llm_trainers.learner.batch import Batch, collate
+from rlgym_llm_trainers.learner.micro_batches import split_over_ranks
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 __all__ = ["Batching"]
 
@@ -48,41 +44,17 @@ class Batching:
         """
         if not samples:
             return
-        for part in self._shares(samples)[self.ranks.rank]:
+        shares = split_over_ranks(
+            samples,
+            self.ranks.world_size,
+            max_tokens=self.max_tokens,
+            max_sequences=self.max_sequences,
+            is_packed=self.is_packed,
+            balances=self.balances,
+        )
+        for part in shares[self.ranks.rank]:
             whole = part or [_stand_in(samples)]
             yield whole, collate(whole, self.pad_token_id).to(self.device)
-
-    def _shares(self, samples: Sequence[TrainingSample]) -> list[list[list[TrainingSample]]]:
-        """Micro-batches of each rank; the same on every rank that asks, so nobody is told."""
-        world_size = self.ranks.world_size
-        if world_size == 1:
-            return [self._split(samples)]
-        if self.balances and self.is_packed:
-            return split_over_ranks(
-                samples,
-                world_size,
-                max_tokens=self.max_tokens,
-                max_sequences=self.max_sequences,
-            )
-        if self.balances:
-            shares = split_samples(samples, num_parts=world_size, share_prompts=False)
-        else:
-            ends = [len(samples) * rank // world_size for rank in range(world_size + 1)]
-            shares = [list(samples[ends[r] : ends[r + 1]]) for r in range(world_size)]
-        found = [self._split(share) if share else [] for share in shares]
-        count = max(map(len, found))
-        return [parts + [[]] * (count - len(parts)) for parts in found]
-
-    def _split(self, samples: Sequence[TrainingSample]) -> list[list[TrainingSample]]:
-        if self.is_packed:
-            return split_samples(
-                samples,
-                max_tokens=self.max_tokens,
-                max_sequences=self.max_sequences,
-            )
-        return split_micro_batches(
-            samples, self.max_sequences or len(samples), max_tokens=self.max_tokens
-        )
 
 
 def _stand_in(samples: Sequence[TrainingSample]) -> TrainingSample:

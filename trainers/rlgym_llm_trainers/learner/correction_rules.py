@@ -31,8 +31,13 @@ class CorrectionRules:
     """Bypass: the old log-probs stay the generator's, whether or not the learner scores."""
 
 
-def correction_rules(config: RolloutCorrectionConfig, *, max_staleness: int) -> CorrectionRules:
+def correction_rules(
+    config: RolloutCorrectionConfig, *, max_staleness: int, is_exact: bool = True
+) -> CorrectionRules:
     """What the configuration comes to in a run whose samples may be ``max_staleness`` updates old.
+
+    Where the generator's log-probs are not the learner's up to float32's rounding (``is_exact``),
+    the learner scores all samples, for the clipped ratio to start at 1; else it need not.
 
     ``rollout_is: auto`` is token where samples may be stale, else none, and none in bypass mode.
     Raises ConfigError where the difference of the policies would count twice (bypass mode with
@@ -85,6 +90,8 @@ def correction_rules(config: RolloutCorrectionConfig, *, max_staleness: int) -> 
         normalize=config.rollout_is_batch_normalize,
         reject_by=reject_by,
         bounds=(lower, upper),
-        scores=weigh_by is not None or reject_by is not None or (is_stale and not bypass),
+        scores=weigh_by is not None
+        or reject_by is not None
+        or ((is_stale or not is_exact) and not bypass),
         ratio_from_generator=bypass,
     )

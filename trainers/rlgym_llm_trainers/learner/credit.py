@@ -16,8 +16,8 @@ from rlgym_llm.scores import ScoreCard
 from rlgym_llm.types import Rollout
 from rlgym_llm_trainers.algorithms.advantages import AdvantageInputs, Advantages
 from rlgym_llm_trainers.algorithms.advantages.inputs import Floats
-from rlgym_llm_trainers.learner.batch import TrainingSample, sample_from_rollout
 from rlgym_llm_trainers.learner.reward_kl import penalized
+from rlgym_llm_trainers.learner.sample import TrainingSample, sample_from_rollout
 
 __all__ = ["advantage_inputs", "samples_to_train", "with_advantages"]
 
@@ -60,7 +60,8 @@ def advantage_inputs(
         components: the configuration of the reward components, by name.
         kl: of the samples, [B, T] as by `reward_kl`; None where the reward has no KL penalty.
         kl_coef: its coefficient.
-        bootstrap_values: the critic's value after a truncation, by rollout id.
+        bootstrap_values: the critic's value after a truncation, by rollout id; None where there
+            is no critic, whose values the samples would have.
         baselines: the reward of the greedy sibling, by group id.
 
     Raises RlgymError where a reward cannot be placed on its tokens.
@@ -95,7 +96,7 @@ def advantage_inputs(
         is_scored=np.array([card.reward is not None for card in cards], dtype=bool),
         rewards=rewards - kl_coef * np.where(mask, kl_rows, 0.0).sum(-1),
         step_ends=ends,
-        values=values if any(sample.values is not None for sample in samples) else None,
+        values=None if bootstrap_values is None else values,
         bootstrap_values=_looked_up(bootstrap_values, [rollout.id for rollout in rollouts], 0.0),
         baselines=_looked_up(baselines, [rollout.group_id for rollout in rollouts], np.nan),
         component_rewards=component_rewards,

@@ -11,12 +11,12 @@ from typing import Any
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from rlgym_llm.config_schema import CriticConfig
-from rlgym_llm_trainers.algorithms.metrics import Metric, finalize, merge_steps
-from rlgym_llm_trainers.learner.batch import TrainingSample
+from rlgym_llm_trainers.algorithms.metrics import Metric, finalize, merge_steps, without_faults
 from rlgym_llm_trainers.learner.batching import Batching
 from rlgym_llm_trainers.learner.led import led
 from rlgym_llm_trainers.learner.passes import Passes
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.learner.score import add_scores
 from rlgym_llm_trainers.learner.shard import shard
 from rlgym_llm_trainers.learner.stepper import Stepper
@@ -172,9 +172,12 @@ class Critic:
         self._scorer.train()
         per_update: list[dict[str, Metric]] = []
         objective = partial(value_objective, self._scorer, clip=self._config.cliprange_value)
-        for metrics in self._passes.gradients(samples, objective, step=step):
+        for found in self._passes.gradients(samples, objective, step=step):
+            metrics = found
             has_changed, of_step = self._stepper.step()
             if has_changed:
                 self.last_step = step
+            else:
+                metrics = without_faults(metrics)
             per_update.append(metrics | of_step)
         return finalize(merge_steps(per_update)) if per_update else {}

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from rlgym_llm_trainers.algorithms.aggregate import Reduce, aggregate, tokens_by_prompt
-from rlgym_llm_trainers.learner.batch import TrainingSample
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 __all__ = ["Denominators"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rlgym_llm.config_samples import PfPpoConfig
 from rlgym_llm_trainers.algorithms.pf_ppo import resample
-from rlgym_llm_trainers.learner.batch import TrainingSample
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 __all__ = ["filtrate"]
 

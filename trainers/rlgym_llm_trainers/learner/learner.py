@@ -7,20 +7,21 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from rlgym_llm.config_schema import ActorConfig
 from rlgym_llm.errors import RlgymError
 from rlgym_llm_trainers.algorithms.losses.binding import PolicyLoss
-from rlgym_llm_trainers.algorithms.metrics import Metric, finalize, merge_steps
+from rlgym_llm_trainers.algorithms.metrics import Metric, finalize, merge_steps, without_faults
 from rlgym_llm_trainers.learner.agreement import check_agreement
-from rlgym_llm_trainers.learner.batch import Stream, TrainingSample
 from rlgym_llm_trainers.learner.batching import Batching
 from rlgym_llm_trainers.learner.led import led
 from rlgym_llm_trainers.learner.objective import policy_objective
 from rlgym_llm_trainers.learner.passes import Passes
 from rlgym_llm_trainers.learner.publish import publish
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
+from rlgym_llm_trainers.learner.sample import Stream, TrainingSample
 from rlgym_llm_trainers.learner.score import add_scores
 from rlgym_llm_trainers.learner.shard import shard
 from rlgym_llm_trainers.learner.stepper import Stepper
@@ -87,6 +88,8 @@ class Learner:
         self._trained = policy.model if trained is None else trained
         self._whole = policy.model if ranks.is_first else None
         device = policy.device  # before its parameters may go elsewhere
+        is_mixed = ranks.mesh is not None and device.type == "cuda"
+        self._is_exact = policy.model.dtype == torch.float32 and not is_mixed
         self._scorer = TokenScorer(self._trained, temperature=temperature)
         fsdp = config.fsdp_config
         shard(self._scorer, ranks, offloads=fsdp.param_offload)
@@ -141,6 +144,15 @@ class Learner:
         """Goes on from a folder that `save` wrote. Raises DataError for that of another model."""
         self._newest = self._stepper.load(folder, self.ranks)["last_step"]
         self._publish()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it computes in float32, as then do all that sample from its weights.
+
+        Their log-probs are its own up to rounding (1e-5). In bfloat16 they are 0.01 apart, and
+        further from what a kernel of another shape finds.
+        """
+        return self._is_exact
 
     @property
     def has_reference(self) -> bool:
@@ -209,6 +221,8 @@ class Learner:
                 self._newest = step
                 if self._trained is self._whole:
                     self.last_step = step
+            else:
+                metrics = without_faults(metrics)
             per_update.append(metrics | of_step)
         self._publish()
         return finalize(merge_steps(per_update)) if per_update else {}

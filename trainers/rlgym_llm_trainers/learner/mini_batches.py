@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rlgym_llm_trainers.learner.batch import TrainingSample
+from rlgym_llm_trainers.learner.sample import TrainingSample
 
 __all__ = ["mini_batches"]
 

@@ -62,7 +62,12 @@ def policy_objective(
         metrics["actor/entropy"] = sampled_entropy(batch)
     if config.use_kl_loss and batch.ref_logprobs is not None:
         kl_term = kl_loss(
-            logprobs, batch.ref_logprobs, mask, reduce=reduce, kind=config.kl_loss_type
+            logprobs,
+            batch.ref_logprobs,
+            mask,
+            reduce=reduce,
+            kind=config.kl_loss_type,
+            old_logprobs=old if config.kl_loss_unbiased else None,
         )
         metrics |= kl_term.metrics
         metrics["actor/kl_coef"] = Metric.mean(config.kl_loss_coef, 1)

@@ -15,6 +15,8 @@ from itertools import accumulate, groupby
 import torch
 from torch import Tensor
 
+from rlgym_llm_trainers.learner.needed_tokens import needed_tokens
+
 __all__ = ["Layout", "Run", "layout_of"]
 
 
@@ -91,25 +93,23 @@ def layout_of(input_ids: Tensor, is_read: Tensor, *, share_prompts: bool = True)
     >>> layout.input_ids.tolist(), layout.position_ids.tolist(), layout.places.tolist()
     ([7, 8, 4, 6], [0, 1, 2, 2], [1, 2, 1, 3])
     """
-    rows = input_ids.tolist()
-    read_at = [[t for t, is_on in enumerate(row) if is_on] for row in is_read.tolist()]
-    prompts = [tuple(row[: at[0] + 1] if at else ()) for row, at in zip(rows, read_at, strict=True)]
-    num_sharing = Counter(prompts)
+    rows, masks = input_ids.tolist(), is_read.tolist()
+    needed = [needed_tokens(row, mask) for row, mask in zip(rows, masks, strict=True)]
+    num_sharing = Counter(each.prompt for each in needed)
     segments: list[_Segment] = []  # each shared prompt once, and what each row adds
     of_prompt: dict[tuple[int, ...], int] = {}
     found: list[tuple[int, int]] = []  # of each state read: its segment and its place there
-    for row, at, whole_prompt in zip(rows, read_at, prompts, strict=True):
-        if not at:
-            continue
-        prompt = whole_prompt if share_prompts and num_sharing[whole_prompt] > 1 else ()
+    for row, mask, each in zip(rows, masks, needed, strict=True):
+        prompt = each.prompt if share_prompts and num_sharing[each.prompt] > 1 else ()
         if prompt and prompt not in of_prompt:
             of_prompt[prompt] = len(segments)
             segments.append(_Segment(prompt))
         found += [
             (of_prompt[prompt], t) if t < len(prompt) else (len(segments), t - len(prompt))
-            for t in at
+            for t, is_on in enumerate(mask)
+            if is_on
         ]
-        if own := tuple(row[len(prompt) : at[-1] + 1]):
+        if own := tuple(row[len(prompt) : each.count]):
             segments.append(_Segment(own, prompt))
     if not segments:  # a rank without trained tokens still runs the model
         segments.append(_Segment((rows[0][0],)))

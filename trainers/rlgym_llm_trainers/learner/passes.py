@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from rlgym_llm_trainers.algorithms.metrics import Metric
 from rlgym_llm_trainers.learner.accumulate import Objective, accumulate
-from rlgym_llm_trainers.learner.batch import TrainingSample
 from rlgym_llm_trainers.learner.batching import Batching
 from rlgym_llm_trainers.learner.mini_batches import mini_batches
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.learner.stepper import Stepper
 
 __all__ = ["Passes"]

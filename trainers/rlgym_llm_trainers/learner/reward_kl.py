@@ -11,7 +11,7 @@ from rlgym_llm_trainers.algorithms.advantages.inputs import Bools, Floats
 from rlgym_llm_trainers.algorithms.aggregate import masked
 from rlgym_llm_trainers.algorithms.kl import KlKind, kl_penalty
 from rlgym_llm_trainers.algorithms.metrics import Metric
-from rlgym_llm_trainers.learner.batch import TrainingSample
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.learner.streams import padded
 
 __all__ = ["kl_metrics", "penalized", "reward_kl"]

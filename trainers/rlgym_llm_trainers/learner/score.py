@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlgym_llm_trainers.learner.batch import Batch, Stream, TrainingSample
+from rlgym_llm_trainers.learner.batch import Batch
 from rlgym_llm_trainers.learner.batching import Batching
+from rlgym_llm_trainers.learner.sample import Stream, TrainingSample
 from rlgym_llm_trainers.learner.streams import with_stream
 
 __all__ = ["add_scores"]

@@ -91,10 +91,10 @@ class Stepper:
         self._faults += faults
 
     def step(self) -> tuple[bool, dict[str, Metric]]:
-        """Whether the weights were changed, and ``<section>/{grad_norm,lr,skipped_ratio}``.
+        """Whether the weights were changed, and ``<section>/{lr,skipped_ratio}``.
 
-        Over sharded parameters the norm is that of all ranks, so that they decide alike. Raises
-        RlgymError after too many skipped steps in a row.
+        And ``grad_norm`` of a step that was not skipped. Over sharded parameters the norm is of all
+        ranks, so that they decide alike. Raises RlgymError after too many skipped steps in a row.
         """
         lr = lr_at(
             self.updates_done,
@@ -121,11 +121,13 @@ class Stepper:
         self._num_skipped = 0 if is_good else self._num_skipped + 1
         if not is_good:
             self._say_skipped()
-        return is_good, {
-            f"{self._section}/grad_norm": Metric.mean(grad_norm, 1),
+        metrics = {
             f"{self._section}/lr": Metric.mean(lr, 1),
             f"{self._section}/skipped_ratio": Metric.mean(float(not is_good), 1),
         }
+        if is_good:  # else the mean over the step's updates would be no number
+            metrics[f"{self._section}/grad_norm"] = Metric.mean(grad_norm, 1)
+        return is_good, metrics
 
     def _move_state(self, device: str | None) -> None:
         """To ``device``, or to where each parameter is."""

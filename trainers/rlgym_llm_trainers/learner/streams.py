@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rlgym_llm_trainers.learner.batch import Stream, TrainingSample
+from rlgym_llm_trainers.learner.sample import Stream, TrainingSample
 
 __all__ = ["padded", "with_stream"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from rlgym_llm_trainers.learner.batch import Batch, TrainingSample
+from rlgym_llm_trainers.learner.batch import Batch
 from rlgym_llm_trainers.learner.forward import can_pack, enable_packing
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.learner.states import on_trained_tokens, states_before
 from rlgym_llm_trainers.models.critic import ValueModel
 

@@ -4,6 +4,7 @@
       actor/, critic/      weights, optimizer, counts: safetensors, one file a rank
       progress.json        step, policy version, KL coefficient, curriculum, random states, buffer
       buffer.jsonl         rollouts that no learner has had, with their versions
+      kept_sets.safetensors   what top-k and top-p left of them, where they cut
       metrics.jsonl        the run's metrics up to here
       config.yaml          its settings
       manifest.json        written last: the step, and the size of every other file

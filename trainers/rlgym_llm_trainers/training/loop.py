@@ -77,7 +77,7 @@ def train(
             if past.step == total_steps:
                 view.note(f"all {total_steps} steps are done; more: --trainer.total_training_steps")
         first, last, kl_control = past.first, past.last, past.kl_control
-        steps_done, had_gradient = past.step, past.had_gradient
+        steps_done, had_update = past.step, past.had_update
         if session.val_tasks and (
             config.trainer.val_only or (config.trainer.val_before_train and not past.step)
         ):
@@ -87,6 +87,7 @@ def train(
             for step in range(past.step + 1, total_steps + 1):
                 if interrupt.is_set:
                     break
+                begun = time.perf_counter()
                 try:
                     metrics, kl_control = train_step(session, collector, step, kl_control)
                 except StepInterruptedError:
@@ -103,8 +104,8 @@ def train(
                         metrics |= last.metrics
                 finally:  # the step is whole, even where its validation fails
                     _log(session, loggers, step, metrics)
-                    saver.mark(step, kl_control, step_s=metrics["timing_s/step"] or 0.0)
-                had_gradient |= "actor/grad_norm" in metrics
+                    saver.mark(step, kl_control, step_s=time.perf_counter() - begun)
+                had_update |= "actor/skipped_ratio" in metrics
                 for finding in checkup.news:
                     view.note(f"health, step {step}: {finding.line}")
                 if checkup.fatal is not None:
@@ -112,9 +113,7 @@ def train(
                 saver.save_if_due()
             if steps_done > config.trainer.critic_warmup and not session.learner.last_step:
                 steps_done = 0  # nothing in the model is new
-                raise RlgymError(
-                    f"nothing was learned: {_NOT_FINITE if had_gradient else _NO_GROUP}"
-                )
+                raise RlgymError(f"nothing was learned: {_NOT_FINITE if had_update else _NO_GROUP}")
             saver.save()
         except (Exception, SystemExit) as error:
             # What was learned before a judge died is worth keeping, whatever else went wrong.
@@ -143,6 +142,12 @@ def _save_in_spite_of(
             error.add_note(done)
 
     attempt(saver.save)
+    if saver.is_on and saver.saved_step != steps_done:
+        error.add_note(
+            f"the newest checkpoint is of step {saver.saved_step}"
+            if saver.saved_step
+            else "no checkpoint was saved"
+        )
     attempt(
         lambda: save_policy(session.policy, session.run.model),
         f"the model after {steps_done} steps is in {session.run.model}",

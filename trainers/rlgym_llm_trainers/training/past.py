@@ -24,7 +24,7 @@ class Past:
     step: int
     """The newest; 0 before the first."""
     kl_control: KlController
-    had_gradient: bool = False
+    had_update: bool = False
     first: Validation | None = None
     """Validation before the first step, its metrics alone, where there was one."""
     last: Validation | None = None
@@ -47,7 +47,7 @@ def restore_past(progress: Progress, config: TrainConfig, metrics: Path, watch: 
         kl_control=make_kl_controller(
             config.algorithm.kl_ctrl, kl_coef=progress.kl_coef if is_adaptive else None
         ),
-        had_gradient=any("actor/grad_norm" in row for row in rows),
+        had_update=any("actor/skipped_ratio" in row for row in rows),
         first=_validation(rows[:1]) if rows and not rows[0]["step"] else None,
         last=_validation(rows),
     )

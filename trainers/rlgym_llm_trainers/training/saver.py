@@ -33,6 +33,7 @@ _ENDS = (
 )
 """Where two clusters say, in seconds since 1970, when they take the machine back."""
 _SAVING_S = 60.0
+"""What a save is thought to take until one has been measured that took longer."""
 
 
 class Saver:
@@ -51,8 +52,10 @@ class Saver:
             self._learners["critic"] = session.critic
         self._progress: Progress | None = None
         self._updates: tuple[int, ...] = ()
-        self._saved_step = 0
+        self.saved_step = 0
+        """Of the newest checkpoint of this run; 0 before the first."""
         self._longest_step_s = 0.0
+        self._longest_save_s = _SAVING_S
         self._last_save_s: float | None = None
 
     @property
@@ -89,11 +92,11 @@ class Saver:
             self._collector.load(progress.collector if takes_groups else begun)
         load_random_state(progress.random)
         if is_own:
-            self._saved_step = progress.step
+            self.saved_step = progress.step
         return progress
 
     def mark(self, step: int, kl_control: KlController, *, step_s: float) -> None:
-        """Remembers how far the run is after a step; it took ``step_s`` seconds."""
+        """Remembers how far the run is after a step, which took ``step_s`` seconds in all."""
         if not self.is_on:
             return
         session = self._session
@@ -125,7 +128,7 @@ class Saver:
         Nothing either where an update has changed the weights since.
         """
         progress, session = self._progress, self._session
-        if progress is None or progress.step == self._saved_step:
+        if progress is None or progress.step == self.saved_step:
             return
         if self._updates != self._count_updates():
             return
@@ -138,10 +141,11 @@ class Saver:
             metrics=session.run.metrics,
             config=session.run.config,
         )
-        self._saved_step = progress.step
+        self.saved_step = progress.step
         if session.config.trainer.num_kept is not None:
             self._checkpoints.keep_last(session.config.trainer.num_kept)
         self._last_save_s = time.perf_counter() - begun
+        self._longest_save_s = max(self._longest_save_s, self._last_save_s)
 
     def metrics(self) -> dict[str, float]:
         """``timing_s/save_checkpoint`` of a save since the last call; it stands in the next row."""
@@ -165,7 +169,8 @@ class Saver:
 
     def _is_time_short(self, redundant_s: float) -> bool:
         left = seconds_left(os.environ, now=time.time())
-        return left is not None and left <= _SAVING_S + self._longest_step_s + redundant_s
+        needed = self._longest_save_s + self._longest_step_s + redundant_s
+        return left is not None and left <= needed
 
 
 def check_tasks(session: Session, folder: Path) -> None:

@@ -7,8 +7,9 @@
 With a critic the samples get their values before the estimator sees them, and it learns from their
 returns before the policy learns from their advantages.
 
-Where the generator follows every update at once (``rollout.max_staleness`` 0), the old log-probs
-are the generator's own. Otherwise the learner corrects for the policy that sampled.
+Where the generator follows every update at once (``rollout.max_staleness`` 0) and all compute in
+float32, the old log-probs are the generator's own. Otherwise the learner takes them anew, and
+corrects for an older policy that sampled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from rlgym_llm.composition.metrics import scoring_metrics
 from rlgym_llm.rollout import stable_seed
 from rlgym_llm.scores import ScoreCard
+from rlgym_llm.types import Rollout
 from rlgym_llm_trainers.algorithms.kl_controller import (
     KlController,
     mean_sequence_kl,
@@ -142,7 +144,10 @@ def train_step(
             **corrected,
             **learned,
             **synced,
-            **clock.metrics(num_tokens=sum(sample.num_tokens for sample in samples)),
+            **clock.metrics(
+                num_tokens=sum(map(_num_tokens, rollouts)),
+                num_ranks=session.learner.ranks.world_size,
+            ),
             "training/global_step": step,
             "training/epoch": epoch_of(
                 step, num_tasks=len(session.train_tasks), batch_size=config.data.train_batch_size
@@ -189,3 +194,8 @@ def _summed(found: Sequence[LeftOut]) -> dict[str, float]:
     """The counts of several steps as one."""
     names = dict.fromkeys(name for one in found for name in one.metrics)
     return {name: sum(one.metrics[name] for one in found) for name in names}
+
+
+def _num_tokens(rollout: Rollout) -> int:
+    """Tokens that were read and sampled."""
+    return sum(len(t.new_prompt_token_ids) + t.completion.num_tokens for t in rollout.turns)

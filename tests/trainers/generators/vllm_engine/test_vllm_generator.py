@@ -162,6 +162,25 @@ def test_a_request_that_cannot_be_sampled_harms_no_other(
 
 
 @pytest.mark.data
+def test_siblings_of_one_batch_compute_their_prompt_once(
+    generator, engine, starter, requests_for, monkeypatch
+) -> None:
+    [request] = requests_for(starter, 1)
+    request = replace(request, prompt_token_ids=(request.prompt_token_ids * 40)[:97])
+    siblings = [replace(request, seed=seed) for seed in range(4)]
+    ended = []
+    step = engine._core.step
+
+    def watched():
+        outputs = step()
+        ended.extend(output for output in outputs if output.finished)
+        return outputs
+
+    monkeypatch.setattr(engine._core, "step", watched)
+    generator.generate(siblings)
+    assert sorted(output.num_cached_tokens for output in ended) == [0, 96, 96, 96]  # whole blocks
+
+
 def test_the_prefix_cache_is_forgotten_with_the_old_weights(
     generator, starter, requests_for, perturb, largest_difference, bug_report
 ) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from rlgym_llm_trainers.learner.batch import sample_from_rollout
+from rlgym_llm_trainers.learner.sample import sample_from_rollout
 from rlgym_llm_trainers.training.health.sample_rules import mask_metrics
 
 APART = "training/rollout_probs_diff_mean"

@@ -23,16 +23,20 @@ PolicyLoss = Callable[..., LossOutput]
 
 _AT_CALL = ("reduce",)
 _KWARGS = "actor.policy_loss_kwargs"
-_OWN_KEYS = {"clip_low": "clip_ratio_low", "clip_high": "clip_ratio_high", "clip_c": "clip_ratio_c"}
-"""Option of a loss to the key of the section ``actor`` that it comes from."""
+_OWN_KEYS = {
+    "clip_low": "actor.clip_ratio_low",
+    "clip_high": "actor.clip_ratio_high",
+    "clip_c": "actor.clip_ratio_c",
+}
+"""Option of a loss to the key that it comes from; ``actor.clip_ratio`` gives the first two."""
 
 
 def load_policy_loss(config: ActorConfig, plugins: Plugins) -> PolicyLoss:
     """The loss that ``actor.policy_loss`` names, its options bound and tried on a few tokens.
 
     Raises ConfigError for options that it does not have or take, and for a clip that is given and
-    that it does not heed; PluginError where what it returns is no `LossOutput`, or where it does
-    not call the ``reduce`` it is given.
+    that it does not heed; PluginError where what it returns is no `LossOutput`, or where its loss
+    is not the sum of what the ``reduce`` it is given makes of its token losses.
     """
     loss = plugins.load(plugins.get(Kind.POLICY_LOSS, config.policy_loss))
     bound = bind_policy_loss(loss, config)
@@ -43,54 +47,72 @@ def load_policy_loss(config: ActorConfig, plugins: Plugins) -> PolicyLoss:
 def bind_policy_loss(loss: PolicyLoss, config: ActorConfig) -> PolicyLoss:
     """The loss with the options that its signature names: clips, and ``policy_loss_kwargs``.
 
-    Raises ConfigError as `load_policy_loss` does, but tries nothing.
+    A clip that the configuration does not give keeps the loss's own default. Raises ConfigError as
+    `load_policy_loss` does, but tries nothing.
 
-    >>> def mine(inputs, *, reduce, clip_low=0.2, width=1): return inputs, clip_low, width
-    >>> bind_policy_loss(mine, ActorConfig(policy_loss_kwargs={"width": 3}))("x", reduce=sum)
-    ('x', 0.2, 3)
+    >>> def mine(inputs, *, reduce, clip_low=0.3, clip_high=0.4): return inputs, clip_low, clip_high
+    >>> bind_policy_loss(mine, ActorConfig(clip_ratio_high=0.5))("x", reduce=sum)
+    ('x', 0.3, 0.5)
     """
-    for option in config.policy_loss_kwargs:
-        if option in _OWN_KEYS:
-            raise ConfigError(
-                f"--{_KWARGS}.{option}: this option has a key of its own; give "
-                f"--actor.{_OWN_KEYS[option]}"
-            )
     _check_heeded(config, option_names(loss, at_call=_AT_CALL))
-    values = {
+    clips = {
         "clip_low": config.clip_low,
         "clip_high": config.clip_high,
         "clip_c": config.clip_ratio_c,
     }
-    return bind_options(loss, values, config.policy_loss_kwargs, _KWARGS, at_call=_AT_CALL)
+    return bind_options(
+        loss,
+        {option: clip for option, clip in clips.items() if clip is not None},
+        config.policy_loss_kwargs,
+        _KWARGS,
+        at_call=_AT_CALL,
+        own_keys=_OWN_KEYS,
+    )
 
 
 def _check_heeded(config: ActorConfig, options: list[str]) -> None:
     """A key that is given and has no effect is a mistake of whoever gave it."""
-    sources = {key: [option] for option, key in _OWN_KEYS.items()}
-    sources["clip_ratio"] = ["clip_low", "clip_high"]
-    for key, feeds in sources.items():
-        value = getattr(config, key)
-        if value != type(config).model_fields[key].default and not set(feeds) & set(options):
+    given = {
+        "clip_ratio": (config.clip_ratio, ("clip_low", "clip_high")),
+        "clip_ratio_low": (config.clip_ratio_low, ("clip_low",)),
+        "clip_ratio_high": (config.clip_ratio_high, ("clip_high",)),
+        "clip_ratio_c": (config.clip_ratio_c, ("clip_c",)),
+    }
+    for key, (value, feeds) in given.items():
+        if value is not None and not set(feeds) & set(options):
             raise ConfigError(
                 f"--actor.{key} {value:g}: has no effect on the policy loss {config.policy_loss}"
             )
 
 
 def _try_out(loss: PolicyLoss, config: ActorConfig) -> None:
-    """Finds now what the first update would find, after the model was loaded and sampled from."""
-    zeros = torch.zeros(2, 3)
+    """Finds now what the first update would find, after the model was loaded and sampled from.
+
+    Tried twice: of a ``reduce`` that gives twice as much, twice the loss must come. One that is
+    called and passed over, or beside which something else is added, gives another number.
+    """
+    logprobs = torch.tensor([[-0.5, -1.0, -1.5], [-0.3, -0.8, -1.3]])
+    moved = torch.tensor([0.1, -0.1, 0.0])  # some clips hold, others do not
     inputs = PolicyLossInputs(
-        logprobs=zeros.clone().requires_grad_(),
-        old_logprobs=zeros,
-        advantages=torch.tensor([[1.0], [-1.0]]).expand(2, 3),
+        logprobs=logprobs.requires_grad_(),
+        old_logprobs=logprobs.detach() - moved,
+        advantages=torch.tensor([[1.0], [-0.5]]).expand(2, 3),
         mask=torch.ones(2, 3, dtype=torch.bool),
     )
-    was_reduced = False
+    once, twice = (_tried(loss, config, inputs, scale) for scale in (1.0, 2.0))
+    if not torch.allclose(twice, 2 * once, equal_nan=True):
+        raise PluginError(
+            f"policy loss {config.policy_loss!r} does not call the reduce it is given: its sum "
+            "would change with how a step is split, and samples of another policy would train it "
+            "uncorrected"
+        )
+
+
+def _tried(loss: PolicyLoss, config: ActorConfig, inputs: PolicyLossInputs, scale: float) -> Tensor:
+    """The loss where ``reduce`` is the sum, times ``scale``."""
 
     def reduce(values: Tensor, mask: Tensor) -> Tensor:
-        nonlocal was_reduced
-        was_reduced = True
-        return masked(values, mask).sum()
+        return scale * masked(values, mask).sum()
 
     try:
         output = loss(inputs, reduce=reduce)
@@ -100,9 +122,4 @@ def _try_out(loss: PolicyLoss, config: ActorConfig) -> None:
         raise PluginError(
             f"policy loss {config.policy_loss!r} returned a {type(output).__name__}, not LossOutput"
         )
-    if not was_reduced:
-        raise PluginError(
-            f"policy loss {config.policy_loss!r} does not call the reduce it is given: its sum "
-            "would change with how a step is split, and samples of another policy would train it "
-            "uncorrected"
-        )
+    return output.loss.detach()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlgym_llm_trainers.algorithms.aggregate import Reduce, masked
+from rlgym_llm_trainers.algorithms.losses.clips import check_clips
 from rlgym_llm_trainers.algorithms.losses.inputs import PolicyLossInputs
 from rlgym_llm_trainers.algorithms.losses.log_ratio import bounded, token_log_ratio
 from rlgym_llm_trainers.algorithms.losses.output import LossOutput, policy_output
@@ -22,8 +23,7 @@ def cispo_loss(
     The value depends on the log-prob and is no objective to watch. Metrics: ``actor/pg_loss``,
     ``actor/ppo_kl`` and ``actor/pg_clipfrac``, the share of tokens whose weight is clipped.
     """
-    if clip_low < 0 or clip_high < 0:
-        raise ValueError(f"clip_low {clip_low} and clip_high {clip_high} must be at least 0")
+    check_clips(clip_low, clip_high)
     mask = inputs.mask.bool()
     log_ratio = bounded(token_log_ratio(inputs.logprobs, inputs.old_logprobs, mask))
     ratio = log_ratio.detach().exp()

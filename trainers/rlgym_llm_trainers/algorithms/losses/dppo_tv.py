@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from rlgym_llm_trainers.algorithms.aggregate import Reduce, masked
+from rlgym_llm_trainers.algorithms.losses.clips import check_clips, clip_shares
 from rlgym_llm_trainers.algorithms.losses.inputs import PolicyLossInputs
 from rlgym_llm_trainers.algorithms.losses.log_ratio import bounded, token_log_ratio
 from rlgym_llm_trainers.algorithms.losses.output import LossOutput, policy_output
@@ -30,11 +31,9 @@ def dppo_tv_loss(
     Metrics: ``actor/pg_loss``, ``actor/ppo_kl`` and ``actor/pg_clipfrac`` with its two parts
     ``actor/clip_ratio/{high,low}_mean``: the tokens that do not train.
     """
-    if clip_low < 0 or clip_high < 0 or not max_ratio > 0:
-        raise ValueError(
-            f"clip_low {clip_low} and clip_high {clip_high} must be at least 0, max_ratio "
-            f"{max_ratio} above 0"
-        )
+    check_clips(clip_low, clip_high)
+    if not max_ratio > 0:
+        raise ValueError(f"max_ratio {max_ratio} must be above 0")
     mask = inputs.mask.bool()
     advantages, logprobs = masked(inputs.advantages, mask), masked(inputs.logprobs, mask)
     log_ratio = token_log_ratio(inputs.logprobs, inputs.old_logprobs, mask)
@@ -43,10 +42,5 @@ def dppo_tv_loss(
         is_high = (advantages > 0) & (moved > clip_high)
         is_low = (advantages < 0) & (moved < -clip_low)
         weight = masked(bounded(log_ratio).exp().clamp(max=max_ratio), ~(is_high | is_low))
-    shares = {
-        "actor/pg_clipfrac": is_high | is_low,
-        "actor/clip_ratio/high_mean": is_high,
-        "actor/clip_ratio/low_mean": is_low,
-    }
     loss = reduce(-weight * advantages * logprobs, mask)
-    return policy_output(loss, log_ratio, mask, shares)
+    return policy_output(loss, log_ratio, mask, clip_shares(is_high, is_low))

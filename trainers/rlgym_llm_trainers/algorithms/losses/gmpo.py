@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from rlgym_llm_trainers.algorithms.aggregate import Reduce, masked
+from rlgym_llm_trainers.algorithms.aggregate import Reduce, masked, sequence_means
+from rlgym_llm_trainers.algorithms.losses.clips import check_clips, clip_shares
 from rlgym_llm_trainers.algorithms.losses.inputs import PolicyLossInputs
-from rlgym_llm_trainers.algorithms.losses.log_ratio import bounded, sequence_means, token_log_ratio
+from rlgym_llm_trainers.algorithms.losses.log_ratio import bounded, token_log_ratio
 from rlgym_llm_trainers.algorithms.losses.output import LossOutput, policy_output
 
 __all__ = ["gmpo_loss"]
@@ -29,8 +30,7 @@ def gmpo_loss(
     Metrics: ``actor/pg_loss``, ``actor/ppo_kl``, and ``actor/pg_clipfrac`` with its two parts
     ``actor/clip_ratio/{high,low}_mean`` over tokens.
     """
-    if clip_low < 0 or clip_high < 0:
-        raise ValueError(f"clip_low {clip_low} and clip_high {clip_high} must be at least 0")
+    check_clips(clip_low, clip_high)
     mask = inputs.mask.bool()
     advantages = masked(inputs.advantages, mask)
     log_ratio = token_log_ratio(inputs.logprobs, inputs.old_logprobs, mask)
@@ -39,9 +39,4 @@ def gmpo_loss(
     clipped = torch.where(is_high, clip_high, torch.where(is_low, -clip_low, log_ratio))
     ratio = bounded(sequence_means(clipped, mask)).exp()  # [B, 1]
     losses = (-sequence_means(advantages, mask) * ratio).expand_as(mask)
-    shares = {
-        "actor/pg_clipfrac": is_high | is_low,
-        "actor/clip_ratio/high_mean": is_high,
-        "actor/clip_ratio/low_mean": is_low,
-    }
-    return policy_output(reduce(losses, mask), log_ratio, mask, shares)
+    return policy_output(reduce(losses, mask), log_ratio, mask, clip_shares(is_high, is_low))

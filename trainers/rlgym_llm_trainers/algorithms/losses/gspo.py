@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlgym_llm_trainers.algorithms.aggregate import Reduce, masked
+from rlgym_llm_trainers.algorithms.aggregate import Reduce, masked, sequence_means
 from rlgym_llm_trainers.algorithms.losses.inputs import PolicyLossInputs
-from rlgym_llm_trainers.algorithms.losses.log_ratio import bounded, sequence_means, token_log_ratio
+from rlgym_llm_trainers.algorithms.losses.log_ratio import bounded, token_log_ratio
 from rlgym_llm_trainers.algorithms.losses.output import LossOutput, policy_output
 from rlgym_llm_trainers.algorithms.losses.ppo_clip import clipped_surrogate
 

@@ -1,14 +1,13 @@
-"""The log-ratio of the policy that learns to the one that sampled, of tokens and of sequences."""
+"""The log-ratio of the policy that learns to the one that sampled."""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from rlgym_llm_trainers.algorithms.aggregate import masked
 from rlgym_llm_trainers.algorithms.kl import LOG_RATIO_CLAMP
 
-__all__ = ["bounded", "sequence_means", "token_log_ratio"]
+__all__ = ["bounded", "token_log_ratio"]
 
 
 def token_log_ratio(logprobs: Tensor, old_logprobs: Tensor | None, mask: Tensor) -> Tensor:
@@ -24,15 +23,3 @@ def token_log_ratio(logprobs: Tensor, old_logprobs: Tensor | None, mask: Tensor)
 def bounded(log_ratio: Tensor) -> Tensor:
     """The log-ratio clamped to +-20, ready for ``exp``: finite, and without gradient beyond."""
     return log_ratio.clamp(-LOG_RATIO_CLAMP, LOG_RATIO_CLAMP)
-
-
-def sequence_means(values: Tensor, mask: Tensor) -> Tensor:
-    """The mean of each row over its mask, [B, 1]; 0 where the mask is empty. Summed in float64.
-
-    >>> values = torch.tensor([[1.0, 9.0, 2.0]])
-    >>> sequence_means(values, torch.tensor([[True, False, True]])).tolist()
-    [[1.5]]
-    """
-    counts = mask.sum(-1, keepdim=True).clamp(min=1)
-    sums = masked(values, mask).sum(-1, keepdim=True, dtype=torch.float64)
-    return (sums / counts).to(values.dtype)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rlgym_llm_trainers.algorithms.aggregate import Reduce, masked
+from rlgym_llm_trainers.algorithms.losses.clips import clip_shares
 from rlgym_llm_trainers.algorithms.losses.inputs import PolicyLossInputs
 from rlgym_llm_trainers.algorithms.losses.log_ratio import bounded, token_log_ratio
 from rlgym_llm_trainers.algorithms.losses.output import LossOutput, policy_output
@@ -74,8 +75,4 @@ def clipped_surrogate(
     )
     is_high = (advantages > 0) & (ratio > 1 + clip_high)
     is_low = (advantages < 0) & (ratio < 1 - clip_low)
-    return losses, {
-        "actor/pg_clipfrac": is_high | is_low,
-        "actor/clip_ratio/high_mean": is_high,
-        "actor/clip_ratio/low_mean": is_low,
-    }
+    return losses, clip_shares(is_high, is_low)

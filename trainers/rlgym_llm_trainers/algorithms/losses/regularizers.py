@@ -27,8 +27,8 @@ def kl_loss(
     With ``old_logprobs`` each token's k is multiplied by the ratio to the policy that sampled,
     through which gradient flows: then the value is unbiased for samples of an older policy, and
     the gradient is that of KL(policy || reference), which plain k1 and k3 as a loss do not have
-    (arXiv 2512.21852). The straight-through kinds have that gradient themselves, so their ratio
-    only weighs.
+    (arXiv 2512.21852, 2512.02556). The straight-through kinds have that gradient themselves, so
+    their ratio only weighs.
 
     Metrics: ``actor/kl_loss`` (the value before its coefficient), ``actor/kl`` (mean over valid
     tokens; masked rows are left out of it) and ``actor/kl_clampfrac`` (the share of tokens beyond

@@ -75,7 +75,7 @@ def learner_scores(policy: Policy, sequences: Sequence[tuple[int, ...]]) -> list
     """The learner's log-probs of tokens 1.. of each sequence, at temperature 1.
 
     The model runs as it is, in evaluation mode as a generator's does; the log-softmax is float64.
-    With FSDP2 every rank must call, for the forward pass is collective.
+    Over several ranks it is the first one's, which keeps the model whole.
     """
     model: Any = policy.model
     lengths = [len(sequence) for sequence in sequences]

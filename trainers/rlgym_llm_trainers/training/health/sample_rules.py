@@ -8,7 +8,7 @@ from statistics import fmean, median
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.scores import CardStatus
 from rlgym_llm.types import Rollout
-from rlgym_llm_trainers.learner.batch import TrainingSample
+from rlgym_llm_trainers.learner.sample import TrainingSample
 from rlgym_llm_trainers.training.health.finding import Finding
 from rlgym_llm_trainers.training.health.history import History
 
@@ -90,7 +90,7 @@ def mask_metrics(
 ) -> dict[str, float]:
     """The tokens under the loss mask, and those that were sampled, of the rollouts that train.
 
-    Equal, or the mask is wrong: prompts and environments' replies are trained, or samples lost.
+    Equal, or the mask is wrong: prompts and environments' replies are trained, or some is not.
     """
     sampled = {rollout.id: rollout.num_tokens for rollout in rollouts}
     return {
