@@ -10,6 +10,7 @@ from collections.abc import Mapping
 __all__ = [
     "ALIASES",
     "CUSTOM_REWARD_KEYS",
+    "NO_NEWS",
     "OTHER_NAMES",
     "UNSUPPORTED",
     "VALUE_ALIASES",
@@ -95,6 +96,9 @@ UNSUPPORTED: Mapping[str, str] = {
     "trainer.nnodes": "several ranks (torchrun --nnodes says how many machines)",
 }
 """Keys of verl that have no effect here yet, and what they are about; a key covers those below."""
+
+NO_NEWS: Mapping[str, str] = {"trainer.n_gpus_per_node": "1", "trainer.nnodes": "1"}
+"""Keys among these that verl's scripts give, and the one value that is so anyway: it is taken."""
 
 OTHER_NAMES: Mapping[str, str] = {
     "batch_size": "data.train_batch_size",

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rlgym_llm.aliases import CUSTOM_REWARD_KEYS, unsupported_reason, without_alias
+from rlgym_llm.aliases import CUSTOM_REWARD_KEYS, NO_NEWS, unsupported_reason, without_alias
 from rlgym_llm.config_errors import explain_invalid
 from rlgym_llm.config_help import describe_config, help_text
 from rlgym_llm.config_keys import Key, config_keys, nearest_key, sections
@@ -172,6 +172,8 @@ def _sort_arguments(argv: Sequence[str]) -> _Arguments:
 def _flag_settings(arguments: _Arguments) -> Iterator[_Setting]:
     problems = []
     for spelling, name, text in arguments.values:
+        if text == NO_NEWS.get(name):
+            continue
         key = _find(without_alias(name))
         if key is None and name not in CUSTOM_REWARD_KEYS and not _is_custom_kwarg(name):
             problems.append(_unknown(spelling, name))
@@ -224,6 +226,8 @@ def _walk_file(
         is_mapping = isinstance(value, Mapping)
         if value is None and name in sections():
             continue  # a section with all its keys commented out
+        if name in NO_NEWS and str(value) == NO_NEWS[name]:
+            continue
         if (key is not None and (key.is_open or not is_mapping)) or name in CUSTOM_REWARD_KEYS:
             yield from _spread(tuple(ours.split(".")), value, spelling)
         elif is_mapping and (value or name in sections()):

@@ -79,7 +79,7 @@ class AlgorithmConfig(Section):
     """From rewards to advantages."""
 
     adv_estimator: str = "grpo"
-    """Advantage estimator, by its registered name."""
+    """Advantage estimator, by its registered name; `rlgym plugins` lists them."""
     adv_kwargs: Mapping[str, Any] = Field(default_factory=dict)
     """Further options of the estimator, such as `--algorithm.adv_kwargs.eps 1e-4`."""
     gamma: Share = 1.0

@@ -171,7 +171,7 @@ class ActorConfig(Section):
     """Dual clip: bound of the ratio where the advantage is negative; null is the loss's own,
     ppo_clip 3."""
     policy_loss: str = "ppo_clip"
-    """Policy loss, by its registered name."""
+    """Policy loss, by its registered name; `rlgym plugins` lists them."""
     policy_loss_kwargs: Mapping[str, Any] = Field(default_factory=dict)
     """Further options of the policy loss, such as `--actor.policy_loss_kwargs.tau_neg 1.1`."""
     loss_agg_mode: LossAggMode = "token-mean"

@@ -37,7 +37,7 @@ PAGES = (
     *("rewards.md", "write_a_reward.md", "composition.md", "score.md"),
     *("environments.md", "distribution.md", "multi_turn.md", "tools.md", "mixtures.md"),
     *("episodes.md", "adapters.md", "off_policy.md", "weight_sync.md", "algorithms.md"),
-    "samples.md",
+    *("samples.md", "write_an_algorithm.md"),
     *sorted(f"environments/{path.name}" for path in (DOCS / "environments").iterdir()),
 )
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -9,11 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from rlgym_llm_trainers.algorithms.advantages import AdvantageInputs
+from rlgym_llm_trainers.algorithms.losses import PolicyLossInputs
+from rlgym_llm_trainers.algorithms.metrics import finalize
+from rlgym_llm_trainers.cli import main
 
 import rlgym_llm
 from rlgym_llm import Completion, Plugins, Rollout, Task, Turn
 from rlgym_llm.check_env import check_env
 from rlgym_llm.check_reward import check_reward
+from rlgym_llm.specs import Kind
 from rlgym_llm.store import write_rollouts
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -28,6 +34,7 @@ def run(monkeypatch, name, *arguments):
 def test_every_example_is_tested():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
         "compose_rewards.py",
+        "my_algorithm.py",
         "my_plugin.py",
         "score_offline.py",
         "weigh_objectives.py",
@@ -119,3 +126,45 @@ def test_my_plugin_passes_the_shipped_contracts():
     plugins = Plugins.discover([EXAMPLES / "my_plugin.py"])
     check_env(rlgym_llm.make("reverse-text", plugins=plugins))
     check_reward(plugins.load(plugins.rewards()["reversed"]))
+
+
+def test_my_algorithm_counts_as_it_says():
+    plugins = Plugins.discover([EXAMPLES / "my_algorithm.py"])
+    median = plugins.load(plugins.get(Kind.ADVANTAGE, "median"))
+    rewards, groups = [0, 0, 1, None, 9, 5, None], ["a", "a", "a", "a", "a", "b", "b"]
+    found = median(AdvantageInputs.of_rewards(rewards, groups))
+    # The median of 0, 0, 1, 9 is .5; the lone scored one of b is compared with nothing.
+    assert found.advantages[:, 0].tolist() == [-0.5, -0.5, 0.5, 0.0, 8.5, 0.0, 0.0]
+    assert found.is_valid.tolist() == [True, True, True, False, True, False, False]
+
+    spo = plugins.load(plugins.get(Kind.POLICY_LOSS, "spo"))
+    ratios = torch.tensor([[1.1, 1.2, 1.5, 7.0]], dtype=torch.float64)
+    logprobs = ratios.log().requires_grad_()
+    mask = torch.tensor([[True, True, True, False]])
+    output = spo(
+        PolicyLossInputs(
+            logprobs=logprobs,
+            old_logprobs=torch.tensor([[0.0, 0.0, 0.0, float("nan")]], dtype=torch.float64),
+            advantages=torch.tensor([[2.0, 2.0, -1.0, 2.0]], dtype=torch.float64),
+            mask=mask,
+        ),
+        reduce=lambda values, mask: values[mask].sum(),
+    )
+    # -2.2 + 2 * .01 / .4, -2.4 + 2 * .04 / .4 and 1.5 + .25 / .4.
+    assert output.loss.item() == pytest.approx(-2.15 - 2.2 + 2.125)
+    output.loss.backward()
+    # r dL/dr = r (-A + |A| (r - 1) / width): 0 at the width where A > 0.
+    assert logprobs.grad[0].tolist() == pytest.approx([-1.1, 0.0, 1.5 * 3.5, 0.0], abs=1e-12)
+    assert finalize(output.metrics) == {"actor/spo_outside": pytest.approx(1 / 3)}
+
+
+def test_my_algorithm_trains_by_the_command_it_gives(tmp_path):
+    source = (EXAMPLES / "my_algorithm.py").read_text(encoding="utf-8")
+    command = re.search(r"rlgym-train (.*?)\n\n", source, re.DOTALL)[1].replace("\\\n", " ")
+    flags = command.replace("examples/", f"{EXAMPLES}/").split()
+    small = ["--data.train_batch_size=2", "--data.val_max_samples=2", "--trainer.num_threads=1"]
+    small += ["--trainer.total_training_steps=1", "--trainer.val_before_train=false"]
+    assert main([*flags, *small, "--output", str(tmp_path / "out")]) == 0
+    row = json.loads((tmp_path / "out" / "metrics.jsonl").read_text().splitlines()[0])
+    assert row["actor/grad_norm"] > 0
+    assert "actor/spo_outside" in row

@@ -544,3 +544,19 @@ def test_flat_and_nested_keys_of_one_file_are_given_twice(tmp_path: Any) -> None
 def test_absurd_sizes_are_refused_at_once(flags: list[str]) -> None:
     with pytest.raises(ConfigError, match=flags[0]):
         load_config(flags)
+
+
+def test_verls_counts_of_machines_are_taken_where_they_are_one(write: Write) -> None:
+    argv = ["trainer.nnodes=1", "--trainer.n_gpus_per_node", "1"]
+    assert load_config(argv) == load_config([])
+    file = write("trainer: {nnodes: 1, n_gpus_per_node: 1}\nrollout: {n: 4}")
+    assert load_config(["--config", file]).rollout.n == 4
+    for argv in (
+        ["trainer.nnodes=2"],
+        ["--trainer.n_gpus_per_node", "8"],
+        ["trainer.nnodes=1.0"],
+        ["--config", write("trainer: {nnodes: 2}")],
+        ["--config", write("trainer: {n_gpus_per_node: true}")],
+    ):
+        with pytest.raises(ConfigError, match=r"does not support .*: several ranks \(torchrun"):
+            load_config(argv)

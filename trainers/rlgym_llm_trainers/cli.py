@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, redirect_stdout
 
-from rlgym_llm.batch_arithmetic import describe, plan_batches
+from rlgym_llm.batch_arithmetic import describe
 from rlgym_llm.cli import FAILED, INTERRUPTED, USER_ERROR, guarded
 from rlgym_llm.config import format_config, parse_command
 from rlgym_llm.config_schema import TrainConfig
@@ -50,36 +50,14 @@ def _run(argv: Sequence[str]) -> int:
         print(command.help)
         return 0
     # Past this line Gymnasium is needed, and in `_train` torch: --help waits for neither.
-    from rlgym_llm.compose import RewardComposer
-    from rlgym_llm_trainers.learner.estimator import load_estimator, needs_baseline, needs_critic
-    from rlgym_llm_trainers.training.environments import make_env
-    from rlgym_llm_trainers.training.run_rewards import accuracy_of, check_scoring, rewards_of
-    from rlgym_llm_trainers.training.settings import check_settings
-    from rlgym_llm_trainers.training.signal_filter import check_signal
-
     command, plugins = over_starter_run(command)
     config = command.config
     if command.print_config:
         print(format_config(config, command.sources), end="")
     elif command.dry_run:
-        check_settings(config, plugins)
-        env = make_env(config, plugins, role="train")
-        rewards = rewards_of(config, env)
-        load_estimator(config, rewards, plugins)
-        check_scoring(
-            config,
-            RewardComposer(rewards, plugins),
-            needs_baseline=needs_baseline(config, plugins),
-        )
-        accuracy = accuracy_of(env, rewards, plugins)
-        check_signal(config.algorithm.filter_groups, rewards, accuracy)
-        plan = plan_batches(
-            config,
-            dp_size=launched_as()[1],
-            num_prompts=len(env.tasks),
-            has_critic=needs_critic(config, plugins),
-        )
-        print(describe(plan))
+        from rlgym_llm_trainers.training.dry_run import dry_run
+
+        print(describe(dry_run(config, plugins, dp_size=launched_as()[1])))
     else:
         return _train(config, plugins)
     return 0
@@ -101,7 +79,7 @@ def _lead(config: TrainConfig, plugins: Plugins, ranks: Ranks) -> int:
     from rlgym_llm_trainers.training.loop import train
     from rlgym_llm_trainers.training.report import report
     from rlgym_llm_trainers.training.resume import find_start, taken
-    from rlgym_llm_trainers.training.saver import check_tasks
+    from rlgym_llm_trainers.training.saver import check_checkpoint
     from rlgym_llm_trainers.training.session import open_session
 
     check_loggers(config.trainer.logger)
@@ -114,7 +92,7 @@ def _lead(config: TrainConfig, plugins: Plugins, ranks: Ranks) -> int:
         session = open_session(config, plugins=plugins, run=run, view=view, ranks=ranks)
         with closing(session), ExitStack() as stack:
             if start.checkpoint is not None:
-                check_tasks(session, start.checkpoint)
+                check_checkpoint(session, start.checkpoint, takes_groups=start.takes_groups)
             stack.enter_context(taken(start, config, total_steps=session.total_steps))
             for note in start.notes:
                 view.note(note)

@@ -163,18 +163,97 @@ def test_values_that_a_loss_refuses_are_refused_before_the_run(actor, message):
     ],
     ids=["no output", "no reduce", "a reduce passed over", "a term beside reduce"],
 )
-def test_a_loss_that_keeps_no_contract_is_named_before_the_run(tmp_path, returned, says):
-    plugin = tmp_path / "bare.py"
-    plugin.write_text(
-        textwrap.dedent(
+def test_a_loss_that_keeps_no_contract_is_named_before_the_run(load_bare, returned, says):
+    with pytest.raises(PluginError, match=f"policy loss 'bare' {says}"):
+        load_bare(f"return {returned}")
+
+
+REDUCED = "reduce(loss, inputs.mask)"
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (f"LossOutput(loss=float({REDUCED}.detach()), metrics={{}})", "a float as its loss, not a"),
+        (f"LossOutput(loss={REDUCED}.detach(), metrics={{}})", "a loss without a gradient: nothi"),
+        ("LossOutput(loss=loss, metrics={})", "a loss of torch.float32 and shape [2, 3]; it must"),
+        (
+            f"LossOutput(loss={REDUCED} * 1j, metrics={{}})",
+            "a loss of torch.complex64 and",
+        ),
+        (f"LossOutput(loss={REDUCED}, metrics=None)", "a NoneType as metrics, not a mapping"),
+        (
+            f"LossOutput(loss={REDUCED}, metrics={{'actor/x': 0.5}})",
+            "a float as the metric 'actor/x'; take Metric.mean(total, count), sum, max or min",
+        ),
+        (f"LossOutput(loss={REDUCED}, metrics={{3: Metric.sum(1)}})", "a metric under 3, which is"),
+    ],
+)
+def test_an_output_that_nothing_is_learned_from_is_named(load_bare, returned, says):
+    with pytest.raises(PluginError) as error:
+        load_bare(f"return {returned}")
+    assert str(error.value).startswith("policy loss 'bare' returned ")
+    assert says in str(error.value)
+    late = load_bare(f"if is_run: return {returned}\n{RETURNS_LOSS}")
+    with pytest.raises(PluginError, match=r"^policy loss 'bare' returned "):
+        late(of_two_tokens(), reduce=lambda values, mask: values[mask].sum())
+
+
+def test_a_loss_that_is_not_finite_is_named_before_the_run(load_bare):
+    with pytest.raises(PluginError, match="policy loss 'bare' is nan of a few ordinary tokens"):
+        load_bare(f"return LossOutput(loss={REDUCED} * float('nan'), metrics={{}})")
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        ("SystemExit(0)", "failed: SystemExit: 0"),
+        ("RuntimeError('two\\nlines')", "failed: RuntimeError: two lines"),
+        ("KeyError('x')", "failed: KeyError: 'x'"),
+    ],
+)
+def test_whatever_a_loss_raises_names_it(load_bare, raised, says):
+    late = load_bare(f"if is_run: raise {raised}\n{RETURNS_LOSS}")
+    for call in (
+        lambda: load_bare(f"raise {raised}"),
+        lambda: late(of_two_tokens(), reduce=lambda values, mask: values[mask].sum()),
+    ):
+        with pytest.raises(PluginError) as error:
+            call()
+        assert str(error.value) == f"policy loss 'bare' {says}"
+
+
+def test_a_loss_whose_gradient_fails_is_named_before_the_run(load_bare):
+    with pytest.raises(PluginError, match="policy loss 'bare' failed: RuntimeError: Trying"):
+        load_bare(f"loss = {REDUCED}; loss.backward(); return LossOutput(loss=loss, metrics={{}})")
+
+
+RETURNS_LOSS = " " * 16 + f"return LossOutput(loss={REDUCED}, metrics={{}})"
+
+
+def of_two_tokens():
+    one = torch.ones(1, 2)
+    return PolicyLossInputs(
+        logprobs=-one.requires_grad_(), old_logprobs=-one, advantages=one, mask=one.bool()
+    )
+
+
+@pytest.fixture
+def load_bare(plugin_file):
+    """Loads a policy loss ``bare`` of a plugin, given the body of the function."""
+
+    def load(body):
+        path = plugin_file(
             f"""
             from rlgym_llm import hookimpl
             from rlgym_llm.specs import PolicyLossSpec
             from rlgym_llm_trainers.algorithms.losses import LossOutput
+            from rlgym_llm_trainers.algorithms.metrics import Metric
 
             def bare(inputs, *, reduce):
                 loss = -inputs.advantages * inputs.logprobs
-                return {returned}
+                is_run = len(inputs.mask) != 2
+                {body}
 
             @hookimpl
             def rlgym_register(kind):
@@ -183,9 +262,9 @@ def test_a_loss_that_keeps_no_contract_is_named_before_the_run(tmp_path, returne
                 return [PolicyLossSpec(name="bare", entry_point=f"{{__name__}}:bare")]
             """
         )
-    )
-    with pytest.raises(PluginError, match=f"policy loss 'bare' {says}"):
-        load_policy_loss(ActorConfig(policy_loss="bare"), Plugins.discover([plugin]))
+        return load_policy_loss(ActorConfig(policy_loss="bare"), Plugins.discover([path]))
+
+    return load
 
 
 @pytest.mark.parametrize("mode", list(LossAggMode))

@@ -142,3 +142,9 @@ def test_it_merges_with_nothing_else():
         explained([1.0], [1.0]).merge(Metric.mean(1.0, 1))
     with pytest.raises(ValueError, match="mean metric does not merge"):
         Metric.mean(1.0, 1).merge(explained([1.0], [1.0]))
+
+
+def test_returns_too_large_to_square_leave_it_undefined():
+    returns = torch.full((1, 2), 1e200, dtype=torch.float64)
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    assert math.isnan(ExplainedVariance.of(torch.zeros(1, 2), returns, mask).result())

@@ -199,3 +199,23 @@ def test_a_step_in_which_nothing_was_scored_has_values_where_there_is_a_critic(b
     assert not gae(inputs).is_valid.any()
     with pytest.raises(ValueError, match="needs the values of a critic"):
         gae(advantage_inputs(rollouts, unscored, [], {}))
+
+
+@pytest.mark.parametrize(
+    ("values", "bootstrap_values"),
+    [((9.0, 9.0, float("nan"), 0.5), {}), ((0.0,) * 4, {"1": float("inf")})],
+)
+def test_a_critic_that_has_diverged_is_one_line_with_a_way_out(batch, values, bootstrap_values):
+    rollouts, cards, samples = batch
+    samples = [replace(sample, values=values) for sample in samples]
+    with pytest.raises(RlgymError) as error:
+        advantage_inputs(rollouts, cards, samples, {}, bootstrap_values=bootstrap_values)
+    assert "values of rollout" in str(error.value)
+    assert str(error.value).endswith("the critic has diverged: give a lower --critic.optim.lr")
+
+
+def test_a_kl_that_is_not_finite_is_one_line_with_a_way_out(batch):
+    rollouts, cards, samples = batch
+    kl = torch.full((3, 4), float("inf"), dtype=torch.float64)
+    with pytest.raises(RlgymError, match=r"^token_rewards of rollout 0 holds -inf.*--actor\.optim"):
+        advantage_inputs(rollouts, cards, samples, {}, kl=kl, kl_coef=0.5)

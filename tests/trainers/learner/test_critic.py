@@ -18,6 +18,7 @@ from rlgym_llm_trainers.models.critic import ValueModel
 from torch import nn
 
 from rlgym_llm.config_critic import CriticConfig
+from rlgym_llm.errors import RlgymError
 
 LENGTHS = [(3, 5), (3, 2), (6, 9), (2, 1), (5, 7), (3, 3)]
 """Prompt and response lengths of the samples; three groups of two siblings."""
@@ -243,6 +244,20 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(policy):
     assert critic.update(bad, step=1)["critic/skipped_ratio"] == 1.0
     assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
     assert critic.last_step == 0
+
+
+def test_weights_that_are_not_finite_end_the_run(policy):
+    model, samples = real_model(policy), make_samples()
+    critic = make_critic(model, policy)
+    critic.update(samples, step=1)
+    assert (critic.last_step, critic.is_broken) == (1, False)
+    critic._stepper.optimizer.param_groups[0]["weight_decay"] = 1e300
+    message = (
+        r"critic: the weights are not finite after update 2 \(norm (inf|nan)\): lower --critic"
+    )
+    with pytest.raises(RlgymError, match=message):
+        critic.update(samples, step=2)
+    assert (critic.last_step, critic.updates_done, critic.is_broken) == (1, 2, True)
 
 
 def test_a_critic_goes_on_from_what_it_stored(policy, tmp_path):

@@ -18,7 +18,7 @@ from rlgym_llm_trainers.learner.learner import Learner
 from rlgym_llm_trainers.learner.sample import TrainingSample
 
 from rlgym_llm.config_schema import ActorConfig
-from rlgym_llm.errors import GeneratorError
+from rlgym_llm.errors import GeneratorError, PluginError, RlgymError
 from rlgym_llm.specs import Kind
 
 LENGTHS = [(3, 5), (4, 2), (6, 9), (2, 1), (5, 7), (3, 3)]
@@ -158,6 +158,40 @@ def test_a_gradient_that_is_not_finite_skips_the_step_and_is_counted(policy):
     assert torch.equal(weights(policy), before)
     handle.remove()
     assert make_learner(policy).update(samples, step=2)["actor/skipped_ratio"] == 0
+
+
+@pytest.mark.parametrize(
+    "optim",
+    [{"lr": 100.0, "weight_decay": 1e30}, {"lr": 1e-3, "weight_decay": 1e300}],
+    ids=str,
+)
+def test_weights_that_are_not_finite_end_the_run(policy, optim):
+    learner = make_learner(policy, ppo_epochs=2, optim=optim)
+    message = r"actor: the weights are not finite after update 1 \(norm (inf|nan)\): lower --actor"
+    with pytest.raises(RlgymError, match=message):
+        learner.update(make_samples(policy), step=1)
+    assert learner.is_broken
+    assert not weights(policy).norm().isfinite()
+    assert (learner.updates_done, learner.last_step) == (1, 0)
+
+
+def test_a_loss_that_fails_ends_the_update_and_changes_nothing(policy):
+    error, calls = PluginError("the loss has no mood"), []
+
+    def moody(inputs, *, reduce):
+        calls.append(inputs)
+        if len(calls) == 2:
+            raise error
+        return LossOutput(loss=reduce(-inputs.logprobs, inputs.mask), metrics={})
+
+    learner = make_learner(policy, micro=2, policy_loss=moody)
+    samples, before = make_samples(policy), weights(policy).clone()
+    with pytest.raises(PluginError) as raised:
+        learner.update(samples, step=1)
+    assert raised.value is error
+    assert torch.equal(weights(policy), before)
+    assert (learner.updates_done, learner.last_step, learner.is_broken) == (0, 0, False)
+    assert learner.update(samples, step=2)["actor/grad_norm"] > 0  # what failed left no gradient
 
 
 def test_one_skipped_update_leaves_the_means_of_the_others(policy):

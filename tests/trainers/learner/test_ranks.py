@@ -17,7 +17,7 @@ from rlgym_llm_trainers.learner.sample import TrainingSample
 PROGRAM = Path(__file__).with_name("two_ranks.py")
 CASES = (
     *("recorded_batches", "batches_in_order", "adapters", "recomputed"),
-    *("gradients", "uneven", "not_finite", "critic"),
+    *("gradients", "uneven", "not_finite", "failing", "broken", "critic"),
 )
 
 
@@ -89,6 +89,27 @@ def test_what_is_not_finite_on_one_rank_skips_the_step_on_all(results):
         "(--actor.max_skipped_steps): lower --actor.optim.lr"
     )
     assert second == {"updates_done": 3, "last_step": 0}
+
+
+def test_a_loss_that_fails_on_one_rank_ends_the_update_on_all(results):
+    first, second = results["failing"]
+    assert first["errors"] == second["errors"] == ["rank 1: the loss has no mood"]
+    assert first["calls"] == second["calls"] == 9  # the step goes on to its end, then is left out
+    assert first["is same"]
+    assert first["is loaded"]  # all that it learns with was still saved
+    assert all(norm > 0 for norm in first["norms"])
+
+
+def test_weights_that_are_not_finite_stay_where_they_are(results):
+    first, second = results["broken"]
+    assert first["errors"] == second["errors"]
+    (error,) = first["errors"]
+    assert error.startswith("actor: the weights are not finite after update 1 (norm ")
+    assert first["is broken"]
+    assert second["is broken"]
+    assert first["last_step"] == 0
+    assert first["is same"]  # what is sampled from, and saved
+    assert not first["is told as broken"]
 
 
 def sample(number, *, num_tokens, prompt=(1, 2, 3)):

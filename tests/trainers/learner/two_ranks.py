@@ -10,6 +10,7 @@ import itertools
 import json
 import random
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from rlgym_llm_trainers.models.lora import add_lora
 from rlgym_llm_trainers.models.policy import make_reference
 
 from rlgym_llm.config_schema import ActorConfig, ModelConfig
-from rlgym_llm.errors import RlgymError
+from rlgym_llm.errors import PluginError, RlgymError
 from rlgym_llm.specs import Kind
 
 LOSSES = {spec.name: spec.load() for spec in rlgym_register(Kind.POLICY_LOSS)}
@@ -274,6 +275,85 @@ def not_finite(ranks):
         "is same": is_same,
         "last_step": learner.last_step,
         "ending": ending,
+    }
+
+
+class Heard:
+    """A learner, and the errors that its updates end with, on whatever rank."""
+
+    def __init__(self, learner):
+        self.learner, self.errors = learner, []
+
+    def __getattr__(self, name):
+        return getattr(self.learner, name)
+
+    def update(self, *args, **kwargs):
+        try:
+            return self.learner.update(*args, **kwargs)
+        except RlgymError as error:
+            self.errors.append(str(error))
+            raise
+
+
+def updated(learner, samples, *, step):
+    """The step's metrics, none where it ends with an error."""
+    try:
+        return learner.update(samples, step=step, version=OF_LATER)
+    except RlgymError:
+        return {}
+
+
+def failing(ranks):
+    """A loss that fails on rank 1 alone, in the second of its three micro-batches of step 2."""
+    real, calls = LOSSES["ppo_clip"], []
+
+    def fails(inputs, *, reduce, **options):
+        calls.append(inputs)
+        if ranks.rank == 1 and len(calls) == 3 + 2:
+            raise PluginError("the loss has no mood")
+        return real(inputs, reduce=reduce, **options)
+
+    LOSSES["fails"] = fails
+    bare, policy = make_learner(ranks, loss="fails", micro=1)
+    learner = Heard(bare)
+    if not ranks.is_first:
+        serve({"actor": learner}, ranks)
+    else:
+        samples = make_groups(0)
+        with leading(ranks), tempfile.TemporaryDirectory() as folder:
+            first = updated(learner, samples, step=1)
+            before = weights(policy)
+            updated(learner, samples, step=2)
+            is_same = bool((weights(policy) == before).all())
+            learner.save(f"{folder}/state")
+            third = updated(learner, samples, step=3)
+            learner.load(f"{folder}/state")
+            is_loaded = bool((weights(policy) == before).all())
+    found = {"errors": learner.errors, "calls": len(calls), "updates": learner.updates_done}
+    if not ranks.is_first:
+        return found
+    return found | {
+        "norms": [metrics["actor/grad_norm"] for metrics in (first, third)],
+        "is same": is_same,
+        "is loaded": is_loaded,
+    }
+
+
+def broken(ranks):
+    """An update that leaves no number in any weight."""
+    bare, policy = make_learner(ranks, optim={"lr": 100.0, "weight_decay": 1e38})
+    learner, before = Heard(bare), weights(policy)
+    if not ranks.is_first:
+        serve({"actor": learner}, ranks)
+    else:
+        with leading(ranks):
+            updated(learner, make_groups(0), step=1)
+    return {
+        "errors": learner.errors,
+        "last_step": learner.last_step,
+        "is broken": learner._stepper.is_broken,
+        "is told as broken": learner.is_broken,
+        "is same": bool((weights(policy) == before).all()) if ranks.is_first else None,
     }
 
 

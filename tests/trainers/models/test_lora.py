@@ -89,3 +89,8 @@ def test_keys_of_adapters_have_no_effect_without_a_rank():
 def test_every_target_is_there_and_can_be_merged(policy, modules, said):
     with pytest.raises(ConfigError, match=said):
         adapted(policy, target_modules=modules)
+
+
+def test_target_modules_that_are_no_regular_expression_are_one_line(policy):
+    with pytest.raises(ConfigError, match=r"--model\.target_modules \[: unterminated character"):
+        adapted(policy, target_modules="[")

@@ -26,6 +26,7 @@ from rlgym_llm_trainers.training.checkpoint import (
 )
 from rlgym_llm_trainers.training.checkpoints import Checkpoints
 from rlgym_llm_trainers.training.collector import CollectorState
+from rlgym_llm_trainers.training.past import read_rows
 from rlgym_llm_trainers.training.random_state import load_random_state, random_state
 from rlgym_llm_trainers.training.saver import seconds_left
 
@@ -287,6 +288,51 @@ def test_a_checkpoint_of_another_layout_is_refused_by_its_number(tmp_path, files
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
     with pytest.raises(DataError, match="of format 2; this version reads 1"):
         read_progress(tmp_path / "step_1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"step": -3}, "step: Input should be greater than or equal to 0"),
+        ({"step": 2}, "is of step 2, in the folder step_1"),
+        ({"step": "1"}, "step: Input should be a valid integer"),
+        ({"policy_version": 1.5}, "policy_version: Input should be a valid integer"),
+        ({"kl_coef": None}, "kl_coef: Input should be a valid number"),
+        ({"sampler": []}, "sampler: Input should be a valid dict"),
+        ({"random": 7}, "random: Input should be a valid dict"),
+        ({"tasks": "many"}, "tasks: Input should be a valid dict"),
+        ({"collector": {}}, "num_begun: Field required"),
+    ],
+)
+def test_progress_of_another_kind_is_refused_with_its_file_and_key(tmp_path, files, changes, says):
+    save(tmp_path / "step_1", 1, files)
+    path = tmp_path / "step_1" / "progress.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(DataError) as caught:
+        read_progress(tmp_path / "step_1")
+    assert str(caught.value).startswith(f"{path}: ")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["python", "numpy", "torch"])
+@pytest.mark.parametrize("value", [None, [], "zz", {}])
+def test_a_random_state_that_is_none_is_refused_with_its_file(key, value):
+    state = random_state()
+    with pytest.raises(DataError, match=r"^progress.json: random: no state of generators"):
+        load_random_state({**state, key: value}, path=Path("progress.json"))
+    with pytest.raises(DataError, match="no state of generators: KeyError"):
+        load_random_state({})
+    load_random_state(state)
+
+
+@pytest.mark.parametrize("line", ['{"step": 2, "acto', "7", "[]", '{"actor/lr": 1}', "\udcff"])
+def test_a_torn_row_of_metrics_is_refused_with_its_line(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1}}\n{line}\n', encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(DataError) as caught:
+        read_rows(path)
+    assert str(caught.value) == f"{path}:2: no metrics of a step"
 
 
 class Malicious:

@@ -146,7 +146,7 @@ def test_advantages_losses_and_generators_of_others_train_by_name(tmp_path, plug
     flags += ["--rollout.name", "mine", "--trainer.total_training_steps", "1"]
     assert run(tmp_path, plugin, *flags) == 0
     (module,) = [m for m in sys.modules.values() if getattr(m, "__file__", None) == plugin]
-    assert module.calls["advantages"] == 1
+    assert module.calls["advantages"] == 2  # on trial, and in the step
     assert module.calls["options"] == (0.5, 3)
     assert module.calls["losses"] >= 1
     # 2 prompts x 4 samples, and 2 validation problems after the last step.

@@ -108,9 +108,8 @@ def recorded(tmp_path_factory):
     flags += ["--algorithm.gamma", "0.9", "--algorithm.lam", "0.8", "--algorithm.use_kl_in_reward"]
     flags += ["--algorithm.kl_ctrl.kl_coef", "0.5", "--actor.optim.lr", "1e-3"]
     assert run(tmp_path / "out", *flags, "--trainer.total_training_steps", "3") == 0
-    return SimpleNamespace(
-        steps=module_of(plugin).steps, rows=rows_of(tmp_path / "out"), folder=tmp_path / "out"
-    )
+    _trial, *steps = module_of(plugin).steps
+    return SimpleNamespace(steps=steps, rows=rows_of(tmp_path / "out"), folder=tmp_path / "out")
 
 
 def test_advantages_go_through_what_the_environment_said(recorded):

@@ -29,24 +29,35 @@ SMALL = (
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 PLUGIN = """
+import os
+import sys
+from pathlib import Path
+
 from rlgym_llm import hookimpl
 from rlgym_llm.specs import Kind, PolicyLossSpec
 from rlgym_llm_trainers.algorithms.losses import ppo_clip_loss
 
-calls = []
-
-def fails(inputs, *, reduce):
+def is_late_on_rank_1():
     import torch.distributed
 
-    calls.append(inputs)
-    if len(calls) > 1 and torch.distributed.get_rank() == 1:  # the first call is a trial
+    return torch.distributed.get_rank() == 1 and Path("run/checkpoints/step_1").is_dir()
+
+def fails(inputs, *, reduce):
+    if is_late_on_rank_1():
         raise ZeroDivisionError("of the second rank")
+    return ppo_clip_loss(inputs, reduce=reduce)
+
+def dies(inputs, *, reduce):
+    if is_late_on_rank_1():
+        print("the second rank dies", file=sys.stderr, flush=True)
+        os._exit(3)
     return ppo_clip_loss(inputs, reduce=reduce)
 
 @hookimpl
 def rlgym_register(kind):
-    here = f"{__name__}:fails"
-    return [PolicyLossSpec(name="fails", entry_point=here)] if kind is Kind.POLICY_LOSS else []
+    if kind is not Kind.POLICY_LOSS:
+        return []
+    return [PolicyLossSpec(name=n, entry_point=f"{__name__}:{n}") for n in ("fails", "dies")]
 """
 
 
@@ -105,12 +116,83 @@ def test_the_first_rank_alone_talks(finished):
     assert sorted(path.name for path in folder.iterdir()) == ["one", "two"]
 
 
-def test_what_fails_on_another_rank_is_said_once(tmp_path):
-    (tmp_path / "mine.py").write_text(PLUGIN)
-    done = run(tmp_path, "--plugin", "mine.py", "--actor.policy_loss", "fails", "--output", "run")
+def run_with_plugin(folder, loss):
+    (folder / "mine.py").write_text(PLUGIN)
+    flags = ("--trainer.save_freq", "1", "--trainer.val_before_train", "false", "--output", "run")
+    return run(folder, "--plugin", "mine.py", "--actor.policy_loss", loss, *flags)
+
+
+def test_a_rank_that_dies_ends_the_run(tmp_path):
+    done = run_with_plugin(tmp_path, "dies")
     assert done.returncode == 1
-    assert done.stderr.count("ZeroDivisionError: of the second rank") == 1
+    assert done.stderr.count("the second rank dies") == 1
     assert done.stderr.count("rlgym-train: another rank has ended; what it said") == 1
+
+
+def test_a_loss_that_fails_on_one_rank_is_said_once_and_what_was_learned_is_saved(tmp_path):
+    done = run_with_plugin(tmp_path, "fails")
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("rlgym-train")]
+    assert said.startswith("rlgym-train: rank 1: policy loss 'fails'")
+    assert "ZeroDivisionError: of the second rank; the model after 1 steps is in" in said
+    assert done.stderr.count("Traceback") == 1  # torchrun's own
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("step_*")) == [
+        "step_1"
+    ]
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+
+
+def test_ranks_with_other_words_are_told_apart_before_they_learn(tmp_path):
+    script = f"""
+import os, sys
+from rlgym_llm_trainers.cli import main
+rank = os.environ["RANK"]
+mine = ["--actor.ppo_epochs", "2"] if rank == "1" else []
+sys.exit(main([*{SMALL!r}, "--output", "run_" + rank, *mine]))  # each may have its own folder
+"""
+    (tmp_path / "start.py").write_text(script)
+    done = subprocess.run(
+        [*TORCHRUN, "start.py"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 1
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("rlgym-train")]
+    assert said == (
+        "rlgym-train: rank 1: --actor.ppo_epochs 2, not 1 as on rank 0: start all ranks with the "
+        "same settings"
+    )
+    assert done.stderr.count("Traceback") == 1  # torchrun's own
+
+
+def test_weights_that_are_not_finite_are_saved_nowhere(tmp_path, capsys):
+    """In step 1 the critic alone learns."""
+    flags = (
+        *("--algorithm.adv_estimator", "gae", "--trainer.critic_warmup", "1"),
+        *("--actor.optim.lr", "100", "--actor.optim.weight_decay", "1e30"),
+        *("--trainer.save_freq", "1", "--trainer.max_actor_ckpt_to_keep", "1"),
+        *("--trainer.total_training_steps", "3", "--trainer.val_before_train", "false"),
+    )
+    assert main([*SMALL, *flags, "--output", str(tmp_path)]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("rlgym-train: actor: the weights are not finite after update 1 (norm ")
+    assert said.endswith("; the model is not saved")
+    assert sorted(path.name for path in (tmp_path / "checkpoints").glob("step_*")) == ["step_1"]
+    assert not (tmp_path / "model").exists()
+    critic = load_file(tmp_path / "critic" / "model.safetensors")
+    assert all(tensor.isfinite().all() for tensor in critic.values())
+    # The checkpoint is one to go on from, with other settings.
+    kept = str(tmp_path / "checkpoints" / "step_1")
+    flags = (
+        *("--algorithm.adv_estimator", "gae", "--trainer.resume_mode", "resume_path"),
+        *("--trainer.resume_from_path", kept, "--trainer.total_training_steps", "2"),
+    )
+    assert main([*SMALL, *flags, "--output", str(tmp_path / "again")]) == 0
+    found = load_file(tmp_path / "again" / "model" / "model.safetensors")
+    assert all(tensor.isfinite().all() for tensor in found.values())
 
 
 def test_what_is_saved_has_the_adapters_merged(tmp_path):

@@ -17,8 +17,12 @@ import pytest
 from rlgym_llm_trainers.cli import main
 from rlgym_llm_trainers.training import collector
 from rlgym_llm_trainers.training import step as step_module
+from rlgym_llm_trainers.training.resume import Start, taken
+from rlgym_llm_trainers.training.run_folder import RunFolder
+from safetensors.torch import load_file, save_file
 
-from rlgym_llm.errors import RlgymError
+from rlgym_llm.config import load_config
+from rlgym_llm.errors import RlgymError, UserError
 
 ROWS = [
     {"question": f"Tom has {n} pens and buys {n} more. How many?", "answer": f"#### {2 * n}"}
@@ -225,6 +229,23 @@ def test_a_filled_buffer_goes_on_with_the_groups_that_waited(tmp_path, monkeypat
     assert [row["step"] for row in folder.rows("dropping")] == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("left", [None, "metrics.jsonl", "model"])
+def test_a_new_folder_is_given_up_where_nothing_was_learned_in_it(tmp_path, left):
+    config = load_config(["--trainer.save_freq=1"])
+    run = RunFolder(path=tmp_path / "out")
+
+    @taken(Start(run=run), config, total_steps=1)
+    def refused_run():
+        if left is not None:
+            (run.path / left).write_text("{}")
+        raise UserError("refused")
+
+    with pytest.raises(UserError, match="refused"):
+        refused_run()
+    assert run.config.exists() == (left is not None)
+    assert run.path.exists() == (left is not None)
+
+
 def test_a_machine_that_is_about_to_go_has_every_step_saved(tmp_path, monkeypatch):
     end = "MLP_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP"
     monkeypatch.setenv(end, str(time.time() + 1000))
@@ -245,7 +266,15 @@ def test_a_new_run_begins_from_a_checkpoint_of_another(calm, monkeypatch, capsys
     assert calm.run("second", *PLAIN, *source) == 0
     calm.assert_same("second", "calm")
     assert calm.run("third", *PLAIN, *source[:3], str(step_1.parent)) == 2
-    assert "is no whole checkpoint" in capsys.readouterr().err
+    stderr = capsys.readouterr().err
+    assert f"is no whole checkpoint; in {step_1.parent} these are whole: step_1" in stderr
+    assert calm.run("third", *PLAIN, *source[:3], f"{step_1}0") == 2
+    stderr = capsys.readouterr().err
+    assert f"there is no such folder; in {step_1.parent} these are whole: step_1" in stderr
+    assert calm.run("third", *PLAIN, *source, "--model.lora_rank=4") == 2
+    stderr = capsys.readouterr().err
+    assert "other parameters were trained there (model.lora_rank: 0 -> 4)" in stderr
+    assert stderr.count("\n") == 1
     assert not (calm.path / "third").exists()
 
 
@@ -258,6 +287,90 @@ def step_1(calm, monkeypatch):
             patch.setenv("ERROR_AT", str(A_STEP + 1))
             assert calm.run("origin", *PLAIN) == 1
     return path
+
+
+def forge(checkpoint, change):
+    """Changes something in a checkpoint by hand, and makes its manifest fit."""
+    change(checkpoint)
+    path = checkpoint / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"] = {
+        str(file.relative_to(checkpoint)): file.stat().st_size
+        for file in checkpoint.rglob("*")
+        if file.is_file() and file != path
+    }
+    path.write_text(json.dumps(manifest))
+
+
+def lose_weights(checkpoint):
+    shutil.rmtree(checkpoint / "actor")
+
+
+def tear_metrics(checkpoint):
+    with (checkpoint / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "actor/pg')
+
+
+def edit_progress(checkpoint, change):
+    path = checkpoint / "progress.json"
+    stored = json.loads(path.read_text())
+    change(stored)
+    path.write_text(json.dumps(stored))
+
+
+def empty_random(checkpoint):
+    edit_progress(checkpoint, lambda stored: stored.update(random={}))
+
+
+def begin_too_much(checkpoint):
+    edit_progress(checkpoint, lambda stored: stored["collector"].update(num_begun=2))
+
+
+def miss_unknown_places(checkpoint):
+    missing = [{"step": 2, "places": [0, 2], "indices": [0, 1]}]
+    edit_progress(checkpoint, lambda stored: stored["collector"].update(missing=missing))
+
+
+def miss_unknown_tasks(checkpoint):
+    missing = [{"step": 2, "places": [0, 1], "indices": [0, 4]}]
+    edit_progress(checkpoint, lambda stored: stored["collector"].update(missing=missing))
+
+
+def shrink_weights(checkpoint):
+    (shard,) = (checkpoint / "actor").glob("*.safetensors")
+    tensors = load_file(shard)
+    del tensors[min(name for name in tensors if name.startswith("weight."))]
+    (checkpoint / "actor" / "model.safetensors.index.json").unlink(missing_ok=True)
+    save_file(tensors, shard)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lose_weights, "actor: no such folder, so there are no weights of the actor"),
+        (tear_metrics, "metrics.jsonl:2: no metrics of a step"),
+        (empty_random, "progress.json: random: no state of generators"),
+        (begin_too_much, "progress.json: collector: lacks groups of step 2"),
+        (miss_unknown_places, "progress.json: collector: step 2 misses more groups than it has"),
+        (miss_unknown_tasks, "progress.json: collector: holds groups of tasks that are not there"),
+        (shrink_weights, "actor: another model was trained there: "),
+    ],
+)
+def test_a_checkpoint_that_was_changed_by_hand_is_one_line_and_takes_no_folder(
+    calm, step_1, capsys, change, says
+):
+    name = change.__name__
+    shutil.copytree(step_1.parents[1], calm.path / name)
+    shutil.rmtree(calm.path / name / "model")
+    forged = calm.path / name / "checkpoints" / "step_1"
+    forge(forged, change)
+    source = ["--trainer.resume_mode=resume_path", f"--trainer.resume_from_path={forged}"]
+    for output, words in ((name, []), ("mended", source)):  # its own run, and another
+        assert calm.run(output, *PLAIN, *words) == 2
+        stderr = capsys.readouterr().err
+        assert f"{forged}/{says}" in stderr
+        assert stderr.count("\n") == 1
+    assert not (calm.path / "mended").exists()
 
 
 def test_a_new_run_that_is_killed_before_its_first_checkpoint_begins_there_again(
@@ -408,7 +521,7 @@ def test_a_folder_that_is_no_run_of_this_kind_stays_as_it_is(calm, capsys):
     assert calm.run("unsaved", *PLAIN, "--trainer.save_freq=-1") == 0
     assert not (calm.path / "unsaved" / "checkpoints").exists()
     assert calm.run("unsaved", *PLAIN) == 2
-    assert "the folder is in use" in capsys.readouterr().err
+    assert "the folder is in use: it holds a run without checkpoints" in capsys.readouterr().err
 
 
 def test_kill_9_inside_a_save_and_before_the_first_one_costs_no_bit(calm):

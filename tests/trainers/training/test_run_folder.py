@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
+
 import pytest
-from rlgym_llm_trainers.training.run_folder import choose_run_folder, make_run_folder
+from rlgym_llm_trainers.training.run_folder import (
+    choose_run_folder,
+    give_up_run_folder,
+    make_run_folder,
+)
 
 from rlgym_llm.errors import UserError
 
@@ -54,3 +61,30 @@ def test_of_two_runs_that_chose_the_same_folder_the_second_is_refused(tmp_path):
 def test_a_name_that_no_folder_can_have_is_one_clear_line(output):
     with pytest.raises(UserError, match="cannot be used: "):
         choose_run_folder(output, name="x")
+
+
+def test_a_full_disk_takes_no_folder(tmp_path, monkeypatch):
+    run = choose_run_folder(str(tmp_path / "out"), name="x")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(run.config), "open", lambda path, *_, **__: FullDisk(path, "x"))
+        with pytest.raises(UserError, match="cannot be made: No space left on device"):
+            make_run_folder(run, "seed: 1")
+    assert list(run.path.iterdir()) == []
+    make_run_folder(choose_run_folder(str(tmp_path / "out"), name="x"), "seed: 1")
+    assert run.config.read_text() == "seed: 1"
+
+
+class FullDisk(io.FileIO):
+    def write(self, _):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_else_was_written_keeps_a_folder_that_is_given_up(tmp_path):
+    run = choose_run_folder(str(tmp_path / "out"), name="x")
+    make_run_folder(run, "seed: 1")
+    (run.path / "notes").write_text("mine")
+    give_up_run_folder(run)
+    assert [path.name for path in run.path.iterdir()] == ["notes"]
+    (run.path / "notes").unlink()
+    give_up_run_folder(run)
+    assert not run.path.exists()

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
+import subprocess
+import sys
 import textwrap
 
 import pytest
 from rlgym_llm_trainers.cli import main
 from rlgym_llm_trainers.training import loggers
+from rlgym_llm_trainers.training.dumps import dump
+
+from rlgym_llm.errors import RlgymError
 
 ROWS = [
     {"question": f"Tom has {n} pens and buys {n} more. How many?", "answer": f"#### {2 * n}"}
@@ -137,6 +143,7 @@ def test_episodes_that_fail_end_the_run(tmp_path, plugin, capsys):
         (["--env.kwargs.max_turns", "abc"], "--env.kwargs: math-gsm8k does not take them"),
         (["--rollout.n", "1"], "--rollout.n 1: grpo compares"),
         (["--trainer.rollout_data_dir", "."], "the folder is in use"),
+        (["--trainer.rollout_data_dir", "/dev/null/x"], "cannot be made: Not a directory"),
         (["--seed", "99999999999999999999"], "--seed"),
         (["--env.kwargs.few_shot", "true"], "few_shot must be a whole number"),
         (["--algorithm.adv_estimator", "grop"], "did you mean 'grpo'"),
@@ -157,11 +164,15 @@ def test_an_answer_without_a_number_is_found_when_the_file_is_read(tmp_path, cap
     assert "train.jsonl:1: " in refused(tmp_path, capsys, "--data.train", str(path))
 
 
-def test_a_logger_that_is_not_installed_leaves_nothing_behind(tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def no_wandb(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: None if name == "wandb" else find(name, *a)
     )
+
+
+def test_a_logger_that_is_not_installed_leaves_nothing_behind(tmp_path, capsys, no_wandb):
     assert "wandb" in refused(tmp_path, capsys, "--trainer.logger", "[wandb]")
 
 
@@ -183,6 +194,15 @@ def test_dumps_of_training_and_validation_in_one_folder_are_refused(tmp_path, ca
             "a reward of scope group compares siblings, and the greedy response",
         ),
         (["--rollout.stale", "drop"], "--rollout.stale drop has no effect"),
+        (["--rollout.name", "vlm"], "did you mean 'vllm'"),
+        (["--data.train", "ROWS", "--data.val", "./none.jsonl"], "none.jsonl"),
+        (["--trainer.rollout_data_dir", "."], "the folder is in use"),
+        (["--trainer.logger", "[wandb]"], "wandb: the package is not installed"),
+        (["--output", "."], "--output .: the folder is in use"),
+        (
+            ["--trainer.resume_mode=resume_path", "--trainer.resume_from_path=./step_1"],
+            "step_1: there is no such folder",
+        ),
         (["--actor.policy_loss", "gsp"], "did you mean 'gspo'"),
         (["--critic.model.path", "./none"], "--critic.model.path ./none: no such folder"),
         (
@@ -192,7 +212,9 @@ def test_dumps_of_training_and_validation_in_one_folder_are_refused(tmp_path, ca
     ],
 )
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_the_dry_run_refuses_what_the_run_refuses(tmp_path, capsys, plugin_file, flags, says, dry):
+def test_the_dry_run_refuses_what_the_run_refuses(
+    tmp_path, capsys, plugin_file, data, no_wandb, flags, says, dry
+):
     ranked = plugin_file("""
         from rlgym_llm import hookimpl
         from rlgym_llm.rewards import Reward
@@ -211,7 +233,7 @@ def test_the_dry_run_refuses_what_the_run_refuses(tmp_path, capsys, plugin_file,
                 return []
             return [RewardSpec(name="ranked", entry_point=f"{__name__}:Ranked")]
     """)
-    words = [ranked if word == "RANKED" else word for word in flags]
+    words = [{"RANKED": ranked, "ROWS": data}.get(word, word) for word in flags]
     assert says in refused(tmp_path, capsys, *words, *dry)
 
 
@@ -278,3 +300,66 @@ def test_ctrl_c_ends_a_step_that_would_draw_on_and_on(tmp_path, capfd, plugin_fi
     assert "ending after this step" in capfd.readouterr().err
     assert (tmp_path / "out" / "metrics.jsonl").read_text() == ""
     assert not (tmp_path / "out" / "model").exists()
+
+
+def test_the_dry_run_imports_no_torch_and_writes_nothing(tmp_path, data):
+    words = ["--data.train", data, "--data.val", data, "--output", str(tmp_path / "out"), *SMALL]
+    words += ["--trainer.rollout_data_dir", str(tmp_path / "dumps"), "--dry-run"]
+    code = (
+        "import sys\nfrom rlgym_llm_trainers.cli import main\n"
+        f"code = main({words})\nsys.exit(code or 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "run          1 step" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_the_dry_run_goes_by_the_run_that_is_to_go_on(tmp_path, data, capsys):
+    dumps = ["--trainer.rollout_data_dir", str(tmp_path / "dumps")]
+    flags = ["--data.train", data, "--trainer.save_freq", "1", *dumps]
+    assert run(tmp_path, *flags) == 0
+    assert run(tmp_path, *flags, "--dry-run") == 0
+    assert run(tmp_path, *flags, "--dry-run", "--actor.optim.lr", "1e-3") == 2
+    assert "holds a run with other settings (actor.optim.lr: " in capsys.readouterr().err
+
+
+def test_a_validation_that_is_older_than_the_model_is_said(tmp_path, data, capsys, plugin_file):
+    stop = plugin_file("""
+        import os
+        import signal
+
+        from rlgym_llm import hookimpl, reward
+        from rlgym_llm.specs import RewardSpec
+
+        asked = []
+
+        @reward("stop", range=(0, 1))
+        def stop(completion):
+            asked.append(completion)
+            if len(asked) == 3:  # one of validation, four of step 1
+                os.kill(os.getpid(), signal.SIGINT)
+            return len(completion) % 2
+
+        @hookimpl
+        def rlgym_register(kind):
+            if kind != "reward":
+                return []
+            return [RewardSpec(name="stop", entry_point=f"{__name__}:stop")]
+    """)
+    flags = ["--plugin", stop, "--reward", "stop=1", "--data.train", data, "--data.val", data]
+    flags += ["--data.val_max_samples", "1", "--trainer.total_training_steps", "2"]
+    assert main(["--output", str(tmp_path / "out"), *SMALL[:6], *flags]) == 130
+    assert "the last validation is of step 0, the model of 1\n" in capsys.readouterr().out
+
+
+def test_rollouts_that_cannot_be_written_name_their_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RlgymError, match=r"sub/3.jsonl: cannot be written: Not a directory"):
+        dump(str(tmp_path / "file" / "sub"), 3, [], None)
+
+
+def test_a_folder_for_rollouts_on_a_read_only_disk_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    flags = ["--trainer.validation_data_dir", str(tmp_path / "dumps")]
+    assert "dumps: is not writable; name another folder" in refused(tmp_path, capsys, *flags)

@@ -64,7 +64,8 @@ def advantage_inputs(
             is no critic, whose values the samples would have.
         baselines: the reward of the greedy sibling, by group id.
 
-    Raises RlgymError where a reward cannot be placed on its tokens.
+    Raises RlgymError where a reward cannot be placed on its tokens, and where a value or the KL is
+    not finite.
     """
     row_of = {rollout.id: row for row, rollout in enumerate(rollouts)}
     shape = (len(rollouts), max((sample.num_tokens for sample in samples), default=0))
@@ -89,19 +90,23 @@ def advantage_inputs(
         if sample.values is not None:
             values[row, : sample.num_tokens] = sample.values
     component_rewards, component_weights = _components(cards)
-    return AdvantageInputs(
-        token_rewards=penalized(placed, kl_rows, mask, kl_coef=kl_coef),
-        mask=mask,
-        group_ids=tuple(rollout.group_id for rollout in rollouts),
-        is_scored=np.array([card.reward is not None for card in cards], dtype=bool),
-        rewards=rewards - kl_coef * np.where(mask, kl_rows, 0.0).sum(-1),
-        step_ends=ends,
-        values=None if bootstrap_values is None else values,
-        bootstrap_values=_looked_up(bootstrap_values, [rollout.id for rollout in rollouts], 0.0),
-        baselines=_looked_up(baselines, [rollout.group_id for rollout in rollouts], np.nan),
-        component_rewards=component_rewards,
-        component_weights=component_weights,
-    )
+    bootstraps = _looked_up(bootstrap_values, [rollout.id for rollout in rollouts], 0.0)
+    try:
+        return AdvantageInputs(
+            token_rewards=penalized(placed, kl_rows, mask, kl_coef=kl_coef),
+            mask=mask,
+            group_ids=tuple(rollout.group_id for rollout in rollouts),
+            is_scored=np.array([card.reward is not None for card in cards], dtype=bool),
+            rewards=rewards - kl_coef * np.where(mask, kl_rows, 0.0).sum(-1),
+            step_ends=ends,
+            values=None if bootstrap_values is None else values,
+            bootstrap_values=bootstraps,
+            baselines=_looked_up(baselines, [rollout.group_id for rollout in rollouts], np.nan),
+            component_rewards=component_rewards,
+            component_weights=component_weights,
+        )
+    except ValueError as error:
+        raise RlgymError(f"{error}; {_way_out(bootstraps, values[mask])}") from error
 
 
 def with_advantages(
@@ -119,6 +124,13 @@ def with_advantages(
             found = replace(found, returns=tuple(result.returns[row, :length].tolist()))
         trained.append(found)
     return trained
+
+
+def _way_out(bootstraps: Floats | None, values: Floats) -> str:
+    """Of inputs that are not finite: rewards were checked when they were composed."""
+    if bootstraps is not None and not np.isfinite([*bootstraps, *values]).all():
+        return "the critic has diverged: give a lower --critic.optim.lr"
+    return "the policy has left its reference: give a lower --actor.optim.lr"
 
 
 def _looked_up(

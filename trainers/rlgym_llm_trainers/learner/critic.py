@@ -120,6 +120,11 @@ class Critic:
         """Updates so far, skipped ones too."""
         return self._stepper.updates_done
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether an update left weights that are not finite."""
+        return self._stepper.is_broken
+
     @led
     def save(self, folder: str | Path) -> None:
         """Writes all that it learns with into a new folder: weights, optimizer, counts."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlgym_llm.config_keys import given_values
 from rlgym_llm.config_schema import AlgorithmConfig, TrainConfig
-from rlgym_llm.errors import ConfigError, PluginError
+from rlgym_llm.errors import ConfigError, PluginError, RlgymError, describe, one_line
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.reward_config import RewardsConfig
 from rlgym_llm.specs import AdvantageSpec, Kind
 from rlgym_llm_trainers.algorithms.advantages import AdvantageInputs, Advantages
+from rlgym_llm_trainers.algorithms.advantages.inputs import Floats
 from rlgym_llm_trainers.algorithms.options import bind_options, option_names
+from rlgym_llm_trainers.algorithms.plugin_call import check_metrics, load_function, plugin_call
 
 __all__ = ["Estimator", "load_estimator", "needs_baseline", "needs_critic"]
 
@@ -26,11 +31,12 @@ _BY_COMPONENT = "gdpo"
 
 
 def load_estimator(config: TrainConfig, rewards: RewardsConfig, plugins: Plugins) -> Estimator:
-    """The estimator that ``algorithm.adv_estimator`` names, its options bound.
+    """The estimator that ``algorithm.adv_estimator`` names, its options bound and tried.
 
     Where the rewards say ``aggregate: normalize_then_sum``, grpo is gdpo: the same by component.
-    Raises ConfigError where the run does not give what the estimator asks for, for unknown options,
-    and for keys that it would not heed.
+    Raises ConfigError where the run does not give what the estimator asks for, for options that it
+    does not have or take, and for keys that it would not heed; PluginError where it fails or what
+    it returns is no advantages, now and at every call. It cannot write into what it is given.
     """
     algorithm, name = config.algorithm, config.algorithm.adv_estimator
     if rewards.aggregate == "normalize_then_sum":
@@ -49,11 +55,12 @@ def load_estimator(config: TrainConfig, rewards: RewardsConfig, plugins: Plugins
     spec = plugins.get(Kind.ADVANTAGE, name)
     assert isinstance(spec, AdvantageSpec), "the hook returns no other"
     _check_run(config, spec)
-    estimate = plugins.load(spec)
+    estimate = load_function(plugins, spec, _called(name))
     values = {key: getattr(algorithm, key) for key in _KEYS}
     _check_heeded(values, name, option_names(estimate))
     bound = bind_options(estimate, values, algorithm.adv_kwargs, "algorithm.adv_kwargs")
-    return _checked(bound, name)
+    _try_out(bound, config, spec)
+    return _checked(bound, spec)
 
 
 def needs_baseline(config: TrainConfig, plugins: Plugins) -> bool:
@@ -102,20 +109,121 @@ def _check_heeded(values: Mapping[str, Any], name: str, options: list[str]) -> N
             )
 
 
-def _checked(estimate: Callable[..., Advantages], name: str) -> Estimator:
-    """The same estimator; PluginError where what it gives back is no advantages."""
+def _called(name: str) -> str:
+    return f"advantage estimator {name!r}"
+
+
+def _try_out(estimate: Estimator, config: TrainConfig, spec: AdvantageSpec) -> None:
+    """Finds now what the first step would find, after a model was loaded and sampled from."""
+    inputs = _few_rollouts(config.rollout.n, spec)
+    with plugin_call(_called(spec.name)), _locked(inputs), np.errstate(all="ignore"):
+        try:
+            found = estimate(inputs)
+        except RlgymError:
+            raise
+        except (TypeError, ValueError) as refused:
+            given = ", ".join(
+                f"{key} {value}" for key, value in config.algorithm.adv_kwargs.items()
+            )
+            raise ConfigError(
+                f"--algorithm.adv_estimator {spec.name}: {one_line(refused)}"
+                + (f" (--algorithm.adv_kwargs: {given})" if given else "")
+            ) from refused
+    _read(found, inputs, spec)
+
+
+def _few_rollouts(n: int, spec: AdvantageSpec) -> AdvantageInputs:
+    """Two groups of n siblings that earned 1, 0, 1...: a token of a prompt and two sampled ones."""
+    num_rollouts = 2 * n
+    rewards = np.array([1.0 - index % 2 for index in range(n)] * 2)
+    mask = np.array([[False, True, True]] * num_rollouts)
+    ends = np.array([[False, False, True]] * num_rollouts)
+    zeros = np.zeros(num_rollouts)
+    return AdvantageInputs(
+        token_rewards=np.where(ends, rewards[:, None], 0.0),
+        mask=mask,
+        group_ids=("a",) * n + ("b",) * n,
+        is_scored=np.ones(num_rollouts, dtype=bool),
+        rewards=rewards,
+        step_ends=ends,
+        values=np.where(mask, 0.5, 0.0) if spec.needs_critic else None,
+        bootstrap_values=zeros if spec.needs_critic else None,
+        baselines=zeros if spec.needs_baseline else None,
+        component_rewards={"reward": rewards.copy()},
+        component_weights={"reward": 1.0},
+    )
+
+
+def _checked(estimate: Estimator, spec: AdvantageSpec) -> Estimator:
+    """The same estimator; PluginError where it fails, or what it gives back is no advantages."""
 
     def checked(inputs: AdvantageInputs) -> Advantages:
-        found = estimate(inputs)
-        who = f"advantage estimator {name!r}"
-        if not isinstance(found, Advantages):
-            raise PluginError(f"{who} returned a {type(found).__name__}, not Advantages")
-        shapes = (found.advantages.shape, found.is_valid.shape)
-        if shapes != (inputs.mask.shape, inputs.is_scored.shape):
-            raise PluginError(f"{who} returned shapes {shapes}, for streams {inputs.mask.shape}")
-        trained = inputs.mask & found.is_valid[:, None]
-        if not np.isfinite(found.advantages[trained]).all():
-            raise PluginError(f"{who} returned NaN or infinity for a sampled token")
-        return found
+        with plugin_call(_called(spec.name)), _locked(inputs):
+            found = estimate(inputs)
+        return _read(found, inputs, spec)
 
     return checked
+
+
+@contextmanager
+def _locked(inputs: AdvantageInputs) -> Iterator[None]:
+    """Read-only meanwhile: rewards that an estimator overwrote would be logged as the run's."""
+    found = [getattr(inputs, field.name) for field in fields(inputs)]
+    arrays = [
+        array
+        for array in (*found, *inputs.component_rewards.values())
+        if isinstance(array, np.ndarray) and array.flags.writeable
+    ]
+    for array in arrays:
+        array.setflags(write=False)
+    try:
+        yield
+    finally:
+        for array in arrays:
+            array.setflags(write=True)
+
+
+def _read(found: object, inputs: AdvantageInputs, spec: AdvantageSpec) -> Advantages:
+    """What an estimator returned, in float64 and 0 where nothing trains, or PluginError."""
+    who = _called(spec.name)
+    if not isinstance(found, Advantages):
+        raise PluginError(f"{who} returned a {type(found).__name__}, not Advantages")
+    is_valid = _array(found.is_valid, who, "is_valid", inputs.is_scored.shape)
+    if is_valid.dtype != np.bool_:
+        raise PluginError(f"{who} returned is_valid of {is_valid.dtype}; it must be of bool")
+    check_metrics(found.metrics, who)
+    trained = inputs.mask & is_valid[:, None]
+    if found.returns is None and spec.needs_critic:
+        raise PluginError(
+            f"{who} returned no returns, which a critic is trained towards; take "
+            "Advantages.with_returns"
+        )
+    returns = None
+    if found.returns is not None:
+        returns = _finite(found.returns, who, "returns", trained)
+    advantages = _finite(found.advantages, who, "advantages", trained)
+    return replace(found, advantages=advantages, is_valid=is_valid, returns=returns)
+
+
+def _finite(values: object, who: str, name: str, trained: NDArray[np.bool_]) -> Floats:
+    """The values [N, T] of the trained tokens, 0 elsewhere."""
+    array = _array(values, who, name, trained.shape)
+    if not np.can_cast(array.dtype, np.float64, casting="safe"):
+        raise PluginError(f"{who} returned {name} of {array.dtype}; they must be of float64")
+    if not np.isfinite(array[trained]).all():
+        raise PluginError(f"{who} returned {name} of NaN or infinity for a sampled token")
+    return np.where(trained, array, 0.0).astype(np.float64)
+
+
+def _array(values: object, who: str, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except (Exception, SystemExit) as error:  # a tensor on another device, rows of other lengths
+        raise PluginError(
+            f"{who} returned {name} that are no array of numpy: {describe(error)}"
+        ) from error
+    if array.shape != shape:
+        raise PluginError(
+            f"{who} returned {name} of shape {list(array.shape)}; it must be {list(shape)}"
+        )
+    return array

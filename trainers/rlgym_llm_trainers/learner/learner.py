@@ -134,6 +134,11 @@ class Learner:
         """Updates so far, skipped ones too."""
         return self._stepper.updates_done
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether an update left weights in the policy's model that are not finite."""
+        return self._stepper.is_broken and self._trained is self._whole
+
     @led
     def save(self, folder: str | Path) -> None:
         """Writes all that it learns with into a new folder: weights, optimizer, counts."""
@@ -188,12 +193,14 @@ class Learner:
         The samples carry advantages; where they carry no old log-probs, those are the generator's
         own. Samples of one group stay in one mini-batch. ``version`` is the policy version of these
         weights: only tokens that were sampled under it must be as likely here as they were there.
-        None says that all were.
+        None says that all were. Raises RlgymError, on all ranks alike, where the policy loss does
+        on one of them, and where an update leaves weights that are not finite.
         """
         try:
             return self._update(samples, step=step, version=version)
         except RlgymError:  # on all ranks alike
-            self._publish()
+            if not self._stepper.is_broken:
+                self._publish()
             raise
 
     def _update(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from rlgym_llm.config_schema import ActorConfig
+from rlgym_llm.errors import RlgymError
 from rlgym_llm_trainers.algorithms.aggregate import Reduce
 from rlgym_llm_trainers.algorithms.losses import (
     PolicyLossInputs,
@@ -14,6 +13,7 @@ from rlgym_llm_trainers.algorithms.losses import (
 )
 from rlgym_llm_trainers.algorithms.losses.binding import PolicyLoss
 from rlgym_llm_trainers.algorithms.metrics import Metric
+from rlgym_llm_trainers.learner.accumulate import Share
 from rlgym_llm_trainers.learner.agreement import generator_agreement, sampled_entropy
 from rlgym_llm_trainers.learner.batch import Batch
 from rlgym_llm_trainers.learner.token_scorer import TokenScorer
@@ -29,8 +29,11 @@ def policy_objective(
     config: ActorConfig,
     policy_loss: PolicyLoss,
     version: int | None,
-) -> tuple[Tensor, dict[str, Metric]]:
+) -> Share:
     """The micro-batch's share of ``pg_loss + entropy_coeff * entropy_loss + kl_coef * kl_loss``.
+
+    Of a policy loss that raises RlgymError the error, and 0 in place of the loss: its backward pass
+    reaches every parameter all the same, as that of the other ranks does.
 
     Args:
         scorer: the policy that learns.
@@ -47,12 +50,13 @@ def policy_objective(
         policy_reduce = WeightedReduce(reduce, batch.loss_mask, batch.is_weights)
         reduce = WeightedReduce(reduce, batch.loss_mask)
     old = batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs
-    output = policy_loss(
-        PolicyLossInputs(
-            logprobs=logprobs, old_logprobs=old, advantages=batch.advantages, mask=mask
-        ),
-        reduce=policy_reduce,
+    inputs = PolicyLossInputs(
+        logprobs=logprobs, old_logprobs=old, advantages=batch.advantages, mask=mask
     )
+    try:
+        output = policy_loss(inputs, reduce=policy_reduce)
+    except RlgymError as error:
+        return Share(loss=0 * logprobs.sum(), error=error)
     loss, metrics = output.loss, dict(output.metrics)
     if entropy is not None:
         entropy_term = entropy_loss(entropy, mask, reduce=reduce)
@@ -73,4 +77,5 @@ def policy_objective(
         metrics["actor/kl_coef"] = Metric.mean(config.kl_loss_coef, 1)
         loss = loss + config.kl_loss_coef * kl_term.loss
     metrics["actor/loss"] = Metric.sum(float(loss.detach()))
-    return loss, metrics | generator_agreement(logprobs.detach(), batch, version)
+    metrics |= generator_agreement(logprobs.detach(), batch, version)
+    return Share(loss=loss, metrics=metrics)

@@ -30,10 +30,10 @@ def correct(
     """The samples with old log-probs and weights as the configuration wants, and the metrics.
 
     Called once for all samples of a step, before its first update: the figures and the mean of
-    `rollout_is_batch_normalize` are of the whole step, whatever its mini-batches. Without staleness,
-    without a correction asked for and in float32, the samples come back as they are, at no cost.
-    Rejection in bypass mode costs the forward pass that bypass mode else saves: it compares with
-    the learner.
+    `rollout_is_batch_normalize` are of the whole step, whatever its mini-batches. In float32,
+    without staleness and without a correction asked for, the samples come back as they are, at no
+    cost. Rejection in bypass mode costs the forward pass that bypass mode else saves: it compares
+    with the learner.
     """
     rules = correction_rules(config, max_staleness=max_staleness, is_exact=learner.is_exact)
     if not rules.scores or not samples:

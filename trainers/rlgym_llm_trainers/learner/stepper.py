@@ -59,6 +59,8 @@ class Stepper:
         self._num_skipped = 0
         self.updates_done = 0
         """Updates so far, skipped ones too: the place in the course of the learning rate."""
+        self.is_broken = False
+        """Whether an update left weights that are not finite; nobody should save or sample them."""
         self.optimizer = torch.optim.AdamW(
             self._parameters,
             lr=optim.lr,
@@ -94,7 +96,8 @@ class Stepper:
         """Whether the weights were changed, and ``<section>/{lr,skipped_ratio}``.
 
         And ``grad_norm`` of a step that was not skipped. Over sharded parameters the norm is of all
-        ranks, so that they decide alike. Raises RlgymError after too many skipped steps in a row.
+        ranks, so that they decide alike. Raises RlgymError after too many skipped steps in a row,
+        and where the weights are not finite after it.
         """
         lr = lr_at(
             self.updates_done,
@@ -105,15 +108,16 @@ class Stepper:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        norm: Any = nn.utils.clip_grad_norm_(self._parameters, self._grad_clip)
-        grad_norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+        grad_norm = _number(nn.utils.clip_grad_norm_(self._parameters, self._grad_clip))
         if not self._faults and not math.isfinite(grad_norm):
             self._faults = [f"norm of the gradient {grad_norm}"]
-        is_good = not self._faults
+        is_good, weight_norm = not self._faults, 0.0
         if is_good:
             if self._offloads:
                 self._move_state(None)
             self.optimizer.step()
+            weight_norm = _number(nn.utils.get_total_norm(self._parameters))
+            self.is_broken = not math.isfinite(weight_norm)
             if self._offloads:
                 self._move_state("cpu")
         self.optimizer.zero_grad(set_to_none=True)  # as large as the weights, until the next batch
@@ -121,6 +125,12 @@ class Stepper:
         self._num_skipped = 0 if is_good else self._num_skipped + 1
         if not is_good:
             self._say_skipped()
+        if self.is_broken:
+            raise RlgymError(
+                f"{self._section}: the weights are not finite after update {self.updates_done} "
+                f"(norm {weight_norm}): lower --{self._section}.optim.lr ({lr:g}) or "
+                f"weight_decay ({self._optim.weight_decay:g}), or raise eps ({self._optim.eps:g})"
+            )
         metrics = {
             f"{self._section}/lr": Metric.mean(lr, 1),
             f"{self._section}/skipped_ratio": Metric.mean(float(not is_good), 1),
@@ -146,3 +156,8 @@ class Stepper:
             )
         if self._note is not None:
             self._note(said)
+
+
+def _number(norm: Any) -> float:
+    """A norm as a number; one over shards is reduced, so every rank must ask."""
+    return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)

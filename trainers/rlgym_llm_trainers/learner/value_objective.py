@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from rlgym_llm_trainers.algorithms.aggregate import Reduce
 from rlgym_llm_trainers.algorithms.losses import WeightedReduce
 from rlgym_llm_trainers.algorithms.losses.value import value_loss
-from rlgym_llm_trainers.algorithms.metrics import Metric
+from rlgym_llm_trainers.learner.accumulate import Share
 from rlgym_llm_trainers.learner.batch import Batch
 from rlgym_llm_trainers.learner.value_scorer import ValueScorer
 
@@ -16,7 +14,7 @@ __all__ = ["value_objective"]
 
 def value_objective(
     scorer: ValueScorer, batch: Batch, reduce: Reduce, *, clip: float | None
-) -> tuple[Tensor, dict[str, Metric]]:
+) -> Share:
     """The micro-batch's share of the value loss, clipped around the values before the update.
 
     The batch has ``returns`` and ``values``. Tokens that were rejected as those of another policy
@@ -29,4 +27,4 @@ def value_objective(
     output = value_loss(
         scorer(batch), batch.values, batch.returns, batch.accepted_mask, reduce=reduce, clip=clip
     )
-    return output.loss, dict(output.metrics)
+    return Share(loss=output.loss, metrics=output.metrics)

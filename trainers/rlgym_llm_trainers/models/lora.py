@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import warnings
 from collections.abc import Sequence
 
@@ -45,7 +46,7 @@ def add_lora(model: nn.Module, config: ModelConfig, *, seed: int) -> None:
             warnings.simplefilter("ignore")  # of tied weights, which are refused below
             torch.default_generator.manual_seed(seed)
             inject_adapter_in_model(wanted, model)
-    except ValueError as error:
+    except (ValueError, re.error) as error:  # a single name is a regular expression
         raise ConfigError(f"--model.target_modules {modules}: {one_line(error)}") from error
     _check_targets(model, modules)
     for name, parameter in model.named_parameters():

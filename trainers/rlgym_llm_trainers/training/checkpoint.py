@@ -22,6 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import Field, ValidationError
+
+from rlgym_llm.config_base import Natural, NonNegative, Section
 from rlgym_llm.errors import DataError
 from rlgym_llm_trainers.models.whole_folder import whole_folder
 from rlgym_llm_trainers.training.collector import CollectorState
@@ -29,6 +32,7 @@ from rlgym_llm_trainers.training.stored_groups import load_collector_state, save
 
 __all__ = [
     "FORMAT",
+    "PROGRESS",
     "Learns",
     "Progress",
     "is_whole",
@@ -39,7 +43,8 @@ __all__ = [
 FORMAT = 1
 """Version of the layout; one that this version does not know is refused."""
 _MANIFEST = "manifest.json"
-_PROGRESS = "progress.json"
+PROGRESS = "progress.json"
+"""The file of all that is neither weights nor rollouts."""
 
 
 class Learns(Protocol):
@@ -77,6 +82,19 @@ class Progress:
     """What tells the training tasks from others: see `task_order.tasks_mark`."""
 
 
+class _Stored(Section):
+    """`Progress` as its file has it."""
+
+    format: int
+    step: Natural
+    policy_version: Natural
+    kl_coef: NonNegative
+    sampler: dict[str, Any]
+    random: dict[str, Any]
+    tasks: dict[str, Any] = Field(default_factory=dict)
+    collector: dict[str, Any]
+
+
 def save_checkpoint(
     folder: Path,
     progress: Progress,
@@ -93,7 +111,7 @@ def save_checkpoint(
         for name, learner in learners.items():
             learner.save(partial / name)
         _write_json(
-            partial / _PROGRESS,
+            partial / PROGRESS,
             {
                 "format": FORMAT,
                 "step": progress.step,
@@ -134,25 +152,32 @@ def is_whole(folder: Path) -> bool:
 
 def read_progress(folder: Path) -> Progress:
     """What a whole checkpoint holds beside weights. Raises DataError for one of no known kind."""
-    path = folder / _PROGRESS
+    path = folder / PROGRESS
     try:
         data = json.loads(path.read_bytes())
         if data["format"] != FORMAT:
             raise DataError(
                 f"a checkpoint of format {data['format']}; this version reads {FORMAT}", path=path
             )
+        stored = _Stored.model_validate(data)
+        if folder.name != f"step_{stored.step}":
+            raise DataError(f"is of step {stored.step}, in the folder {folder.name}", path=path)
         return Progress(
-            step=data["step"],
-            policy_version=data["policy_version"],
-            kl_coef=data["kl_coef"],
-            sampler=data["sampler"],
-            random=data["random"],
-            tasks=data.get("tasks", {}),
-            collector=load_collector_state(data["collector"], folder),
+            step=stored.step,
+            policy_version=stored.policy_version,
+            kl_coef=stored.kl_coef,
+            sampler=stored.sampler,
+            random=stored.random,
+            tasks=stored.tasks,
+            collector=load_collector_state(stored.collector, folder),
         )
+    except DataError:
+        raise
+    except ValidationError as error:
+        first = error.errors()[0]
+        fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise DataError(f"no progress of a run: {fault}", path=path) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        if isinstance(error, DataError):
-            raise
         raise DataError(f"no progress of a run: {error!r}", path=path) from error
 
 

@@ -85,6 +85,12 @@ class Checkpoints:
                 raise UserError(f"--output {self.path.parent}: {reason}") from error
             yield
 
+    def give_up(self) -> None:
+        """Removes the folder again, inside the lock, where it holds no checkpoint."""
+        with suppress(OSError):
+            (self.path / _LOCK).unlink()
+            self.path.rmdir()
+
     def _all(self) -> list[Path]:
         if not self.path.is_dir():
             return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlgym_llm.rows.writing import writing
 from rlgym_llm.scores import ScoreCard
 from rlgym_llm.store import write_rollouts
 from rlgym_llm.types import Rollout
@@ -15,10 +16,14 @@ __all__ = ["dump", "show_sample"]
 def dump(
     folder: str, step: int, rollouts: Sequence[Rollout], cards: Sequence[ScoreCard] | None
 ) -> None:
-    """Writes the rollouts of a step, scored or not, as ``folder/step.jsonl``."""
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
-    write_rollouts(path / f"{step}.jsonl", rollouts, cards, step=step)
+    """Writes the rollouts of a step, scored or not, as ``folder/step.jsonl``.
+
+    Raises RlgymError, with the file, where it cannot be written.
+    """
+    path = Path(folder) / f"{step}.jsonl"
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_rollouts(path, rollouts, cards, step=step)
 
 
 def show_sample(rollout: Rollout, card: ScoreCard, step: int) -> str:

@@ -148,11 +148,14 @@ def _save_in_spite_of(
             if saver.saved_step
             else "no checkpoint was saved"
         )
-    attempt(
-        lambda: save_policy(session.policy, session.run.model),
-        f"the model after {steps_done} steps is in {session.run.model}",
-    )
-    if (critic := session.critic) is not None:
+    if session.learner.is_broken:
+        error.add_note("the model is not saved")
+    else:
+        attempt(
+            lambda: save_policy(session.policy, session.run.model),
+            f"the model after {steps_done} steps is in {session.run.model}",
+        )
+    if (critic := session.critic) is not None and not critic.is_broken:
         attempt(lambda: critic.save_model(session.run.critic))
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from rlgym_llm.config_schema import TrainConfig
+from rlgym_llm.errors import DataError
 from rlgym_llm_trainers.algorithms.kl_controller import KlController, make_kl_controller
 from rlgym_llm_trainers.training.checkpoint import Progress
 from rlgym_llm_trainers.training.health.watch import Watch
 from rlgym_llm_trainers.training.validate import Validation
 
-__all__ = ["Past", "restore_past"]
+__all__ = ["Past", "read_rows", "restore_past"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,7 @@ def restore_past(progress: Progress, config: TrainConfig, metrics: Path, watch: 
 
     ``watch`` is shown them, and knows what it knew.
     """
-    lines = metrics.read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = read_rows(metrics)
     for row in rows:
         if row["step"]:  # 0 is a validation alone
             watch.observe(row["step"], {k: v for k, v in row.items() if k != "step"})
@@ -51,6 +51,21 @@ def restore_past(progress: Progress, config: TrainConfig, metrics: Path, watch: 
         first=_validation(rows[:1]) if rows and not rows[0]["step"] else None,
         last=_validation(rows),
     )
+
+
+def read_rows(metrics: Path) -> list[dict[str, Any]]:
+    """The rows of ``metrics.jsonl``. Raises DataError, with the line, for what is none."""
+    rows = []
+    for number, line in enumerate(metrics.read_bytes().splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            is_row = isinstance(row["step"], int)
+        except (ValueError, TypeError, LookupError):
+            is_row = False
+        if not is_row:
+            raise DataError("no metrics of a step", path=metrics, line=number)
+        rows.append(row)
+    return rows
 
 
 def _validation(rows: Sequence[Mapping[str, Any]]) -> Validation | None:

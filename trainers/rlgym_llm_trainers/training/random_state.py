@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+
+from rlgym_llm.errors import DataError, describe
 
 __all__ = ["load_random_state", "random_state"]
 
@@ -28,15 +31,21 @@ def random_state() -> dict[str, Any]:
     }
 
 
-def load_random_state(state: Mapping[str, Any]) -> None:
-    """Puts the generators where `random_state` found them; a device that is not there is left."""
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words), gauss))
-    kind, keys, *rest = state["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
-    torch.set_rng_state(_from_hex(state["torch"]))
-    for device, found in enumerate(state["cuda"][: len(_cuda_states())]):
-        torch.cuda.set_rng_state(_from_hex(found), device)
+def load_random_state(state: Mapping[str, Any], *, path: Path | None = None) -> None:
+    """Puts the generators where `random_state` found them; a device that is not there is left.
+
+    Raises DataError, with the file it came from, for what is no such state.
+    """
+    try:
+        version, words, gauss = state["python"]
+        random.setstate((version, tuple(words), gauss))
+        kind, keys, *rest = state["numpy"]
+        np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+        torch.set_rng_state(_from_hex(state["torch"]))
+        for device, found in enumerate(state["cuda"][: len(_cuda_states())]):
+            torch.cuda.set_rng_state(_from_hex(found), device)
+    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise DataError(f"random: no state of generators: {describe(error)}", path=path) from error
 
 
 def _cuda_states() -> list[torch.Tensor]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from rlgym_llm_trainers.training.curve import draw_curve, read_curve, save_curve
 from rlgym_llm_trainers.training.loop import TrainResult
+from rlgym_llm_trainers.training.past import read_rows
 from rlgym_llm_trainers.training.run_folder import RunFolder
 
 __all__ = ["before_after", "report"]
@@ -17,6 +18,9 @@ def report(result: TrainResult, run: RunFolder, *, shares: Collection[str], titl
     last = result.last.metrics if result.last and result.last is not result.first else {}
     for line in before_after(first, last, shares=shares):
         print(line)
+    validated = [row["step"] for row in read_rows(run.metrics) if _has_scores(row)]
+    if validated and validated[-1] < result.steps_done:
+        print(f"the last validation is of step {validated[-1]}, the model of {result.steps_done}")
     keys = {key: key.split("/", 1)[1] for key in first or last if _score_name(key) in shares}
     curve = read_curve(run.metrics, keys=keys or {"critic/score/mean": "score"}, title=title)
     if result.steps_done and curve.series:
@@ -56,6 +60,10 @@ def before_after(
             line += f" ({100 * (last[key] - first[key]):+.1f} points)"
         lines.append(line)
     return lines
+
+
+def _has_scores(keys: Iterable[str]) -> bool:
+    return any(_score_name(key) is not None for key in keys)
 
 
 def _score_name(key: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,15 @@ from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.config_text import format_config
 from rlgym_llm.differences import differences
 from rlgym_llm.errors import UserError
+from rlgym_llm.rows.writing import writing
 from rlgym_llm_trainers.training.checkpoint import is_whole
 from rlgym_llm_trainers.training.checkpoints import Checkpoints, step_of
-from rlgym_llm_trainers.training.run_folder import RunFolder, choose_run_folder, make_run_folder
+from rlgym_llm_trainers.training.run_folder import (
+    RunFolder,
+    choose_run_folder,
+    give_up_run_folder,
+    make_run_folder,
+)
 
 __all__ = ["Start", "find_start", "taken"]
 
@@ -82,7 +88,8 @@ def taken(start: Start, config: TrainConfig, *, total_steps: int) -> Iterator[No
 
     What later steps wrote is gone from ``metrics.jsonl`` and from the dumps. Raises UserError where
     another run has taken the folder, or still writes there, and where the checkpoint is of a step
-    after the last of this run; nothing is changed then.
+    after the last of this run; nothing is changed then. A new folder is given up again where a
+    UserError, such as for a checkpoint of another model, ends the block before its first step.
     """
     run, checkpoints = start.run, Checkpoints(start.run.checkpoints)
     if start.step > total_steps and not config.trainer.val_only:
@@ -108,7 +115,15 @@ def taken(start: Start, config: TrainConfig, *, total_steps: int) -> Iterator[No
             _replace(run.metrics, (start.checkpoint / run.metrics.name).read_bytes())
         elif run.goes_on:
             run.metrics.unlink(missing_ok=True)
-        yield
+        known = _size(run.metrics)
+        try:
+            yield
+        except UserError:
+            has_learned = run.model.exists() or _size(run.metrics) > known
+            if not (run.goes_on or has_learned):
+                checkpoints.give_up()
+                give_up_run_folder(run)
+            raise
 
 
 def _earlier(output: str | None) -> RunFolder | None:
@@ -143,6 +158,11 @@ def _own(config: TrainConfig, run: RunFolder) -> Start | None:
             f"--output {run.path}: holds a run, and none of its checkpoints is whole "
             f"({', '.join(path.name for path in broken)}); bring one back, or name a new folder"
         )
+    if newest is None and before.trainer.save_freq == -1 and run.metrics.exists():
+        raise UserError(
+            f"--output {run.path}: the folder is in use: it holds a run without checkpoints "
+            "(trainer.save_freq was -1), which cannot go on; name a new or an empty one"
+        )
     if newest is None and (before.trainer.save_freq == -1 or _has_learned(run)):
         return None
     changes = _changes(before, config)
@@ -162,16 +182,22 @@ def _own(config: TrainConfig, run: RunFolder) -> Start | None:
 
 
 _OF_A_START = ("trainer.output", "trainer.resume_")
+_OF_WHAT_IS_TRAINED = ("model.lora_rank:", "model.target_modules")
+"""What decides which parameters there are, beside the model itself."""
 
 
 def _from_another(config: TrainConfig, run: RunFolder, checkpoint: Path) -> Start:
     if step_of(checkpoint) is None or not is_whole(checkpoint):
-        raise UserError(
-            f"--trainer.resume_from_path {checkpoint}: is no whole checkpoint; name a folder such "
-            "as runs/a/checkpoints/step_20"
-        )
+        is_there = os.path.exists(checkpoint)  # of a name that is too long it says False
+        fault = "is no whole checkpoint" if is_there else "there is no such folder"
+        raise UserError(f"--trainer.resume_from_path {checkpoint}: {fault}; {_instead(checkpoint)}")
     before = load_config(["--config", str(checkpoint / run.config.name)])
     changes = [c for c in _changes(before, config) if not c.startswith(_OF_A_START)]
+    if others := [change for change in changes if change.startswith(_OF_WHAT_IS_TRAINED)]:
+        raise UserError(
+            f"--trainer.resume_from_path {checkpoint}: other parameters were trained there "
+            f"({'; '.join(others)}); keep its settings"
+        )
     notes = (f"going on after step {step_of(checkpoint)} of {checkpoint}",)
     return Start(
         run=run,
@@ -179,6 +205,15 @@ def _from_another(config: TrainConfig, run: RunFolder, checkpoint: Path) -> Star
         takes_groups=all(map(_is_harmless, changes)),
         notes=(*notes, *(f"--{change}" for change in changes)),
     )
+
+
+def _instead(folder: Path) -> str:
+    """What to name in the place of a folder that is no checkpoint."""
+    for place in (folder, folder.parent):
+        with suppress(OSError):  # may not be read
+            if whole := Checkpoints(place).whole():
+                return f"in {place} these are whole: {', '.join(path.name for path in whole)}"
+    return "name a folder such as runs/a/checkpoints/step_20"
 
 
 def _source(config: TrainConfig) -> Path | None:
@@ -224,8 +259,13 @@ def _is_harmless(change: str) -> bool:
 
 def _replace(path: Path, content: bytes) -> None:
     partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+    with writing(path):
+        partial.write_bytes(content)
+        os.replace(partial, path)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _forget_dumps(folder: str | None, *, after: int) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from rlgym_llm.errors import UserError
 
-__all__ = ["RunFolder", "choose_run_folder", "make_run_folder"]
+__all__ = ["RunFolder", "choose_run_folder", "give_up_run_folder", "make_run_folder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +76,28 @@ def choose_run_folder(output: str | None, *, name: str) -> RunFolder:
 def make_run_folder(run: RunFolder, config: str) -> None:
     """Makes the folder with its parents and writes ``config.yaml``, which marks it as taken.
 
-    Raises UserError where that is not allowed, or where another run took the folder meanwhile.
+    Raises UserError where that is not allowed, or where another run took the folder meanwhile; one
+    that could not be written whole is not taken.
     """
     try:
         run.path.mkdir(parents=True, exist_ok=True)
         with run.config.open("x", encoding="utf-8") as file:
-            file.write(config)
+            try:
+                file.write(config)
+                file.flush()
+            except OSError:
+                run.config.unlink()
+                raise
     except OSError as error:
         raise UserError(f"--output {run.path}: cannot be made: {error.strerror}") from error
+
+
+def give_up_run_folder(run: RunFolder) -> None:
+    """Undoes `make_run_folder` for a run that was refused; what else was written there stays."""
+    for file in (run.config, run.metrics):
+        file.unlink(missing_ok=True)
+    with suppress(OSError):  # something else is in it
+        run.path.rmdir()
 
 
 def _unused(path: Path) -> Path:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rlgym_llm.curriculum import TaskSampler
-from rlgym_llm.errors import UserError
+from rlgym_llm.errors import DataError, UserError, describe
 from rlgym_llm_trainers.algorithms.kl_controller import KlController
 from rlgym_llm_trainers.training.buffer import BufferState
 from rlgym_llm_trainers.training.checkpoint import (
+    PROGRESS,
     Learns,
     Progress,
     read_progress,
@@ -21,11 +22,12 @@ from rlgym_llm_trainers.training.checkpoint import (
 )
 from rlgym_llm_trainers.training.checkpoints import Checkpoints
 from rlgym_llm_trainers.training.collector import Collector, CollectorState
+from rlgym_llm_trainers.training.past import read_rows
 from rlgym_llm_trainers.training.random_state import load_random_state, random_state
 from rlgym_llm_trainers.training.session import Session
 from rlgym_llm_trainers.training.task_order import tasks_mark
 
-__all__ = ["Saver", "check_tasks", "seconds_left"]
+__all__ = ["Saver", "check_checkpoint", "seconds_left"]
 
 _ENDS = (
     "MLP_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP",
@@ -79,7 +81,7 @@ class Saver:
             if change is not None:
                 session.view.note(f"other training tasks than in the checkpoint ({change})")
                 takes_groups = False
-            self._load_sampler(session.sampler, progress, is_own=is_own)
+            self._load_sampler(session.sampler, progress, folder, is_own=is_own)
         for name, learner in self._learners.items():
             if (folder / name).is_dir():
                 learner.load(folder / name)
@@ -90,7 +92,7 @@ class Saver:
             num_taken = progress.step * session.config.data.train_batch_size
             begun = CollectorState(num_begun=progress.step, buffer=BufferState(num_taken=num_taken))
             self._collector.load(progress.collector if takes_groups else begun)
-        load_random_state(progress.random)
+        load_random_state(progress.random, path=folder / PROGRESS)
         if is_own:
             self.saved_step = progress.step
         return progress
@@ -156,13 +158,18 @@ class Saver:
     def _tasks(self) -> dict[str, Any]:
         return tasks_mark(self._session.train_tasks)
 
-    def _load_sampler(self, sampler: TaskSampler, progress: Progress, *, is_own: bool) -> None:
+    def _load_sampler(
+        self, sampler: TaskSampler, progress: Progress, folder: Path, *, is_own: bool
+    ) -> None:
         try:
             sampler.load(progress.sampler)
         except UserError as error:
             if is_own:
                 raise
             self._session.view.note(f"the curriculum begins anew: {error}")
+        except (TypeError, ValueError, AttributeError) as error:
+            fault = f"sampler: no state of a curriculum: {describe(error)}"
+            raise DataError(fault, path=folder / PROGRESS) from error
 
     def _count_updates(self) -> tuple[int, ...]:
         return tuple(learner.updates_done for learner in self._learners.values())
@@ -173,16 +180,49 @@ class Saver:
         return left is not None and left <= needed
 
 
-def check_tasks(session: Session, folder: Path) -> None:
-    """Raises UserError where the tasks are no longer those of the run's own checkpoint."""
-    if session.sampler is None or folder.parent != session.run.checkpoints:
-        return
+def check_checkpoint(session: Session, folder: Path, *, takes_groups: bool = True) -> None:
+    """Reads all but the weights, before anything is changed.
+
+    Raises DataError where that cannot be read or weights are missing, and UserError where the
+    tasks are no longer those of the run's own checkpoint.
+    """
     progress = read_progress(folder)
-    if (change := _change_of_tasks(session, progress)) is not None:
+    read_rows(folder / session.run.metrics.name)
+    is_own = folder.parent == session.run.checkpoints
+    needed = ["actor", *(["critic"] if is_own and session.critic is not None else [])]
+    for name in needed:
+        if not (folder / name).is_dir():
+            raise DataError(
+                f"no such folder, so there are no weights of the {name}", path=folder / name
+            )
+    if session.sampler is None:
+        return
+    change = _change_of_tasks(session, progress)
+    if change is None and takes_groups:
+        _check_groups(session, progress, folder / PROGRESS)
+    if change is not None and is_own:
         raise UserError(
             f"the training tasks have changed since step {progress.step} ({change}); bring them "
             "back, or begin a new run with --trainer.resume_mode resume_path"
         )
+
+
+def _check_groups(session: Session, progress: Progress, path: Path) -> None:
+    """Raises DataError where a step would wait for groups that nobody samples."""
+    state, config = progress.collector, session.config
+    tasks = [offer.index for offer in state.buffer.offers]
+    tasks += [index for indices in state.indices.values() for index in indices]
+    if any(index >= len(session.train_tasks) for index in tasks):
+        raise DataError("collector: holds groups of tasks that are not there", path=path)
+    for step, places in state.buffer.missing.items():
+        if any(place >= len(state.indices[step]) for place in places):
+            raise DataError(f"collector: step {step} misses more groups than it has", path=path)
+    if config.rollout.stale == "wait":
+        for step in range(progress.step + 1, state.num_begun + 1):
+            num_groups = sum(offer.step == step for offer in state.buffer.offers)
+            num_groups += len(state.buffer.missing.get(step, ()))
+            if num_groups < config.data.train_batch_size:
+                raise DataError(f"collector: lacks groups of step {step}", path=path)
 
 
 def _change_of_tasks(session: Session, progress: Progress) -> str | None:
@@ -190,8 +230,8 @@ def _change_of_tasks(session: Session, progress: Progress) -> str | None:
     before, now = progress.tasks, tasks_mark(session.train_tasks)
     if not before or before == now:
         return None
-    if before["count"] != now["count"]:
-        return f"{before['count']} then, {now['count']} now"
+    if before.get("count") != now["count"]:
+        return f"{before.get('count')} then, {now['count']} now"
     return f"{now['count']} of them, but not the same"
 
 

@@ -12,7 +12,6 @@ from rlgym_llm.compose import RewardComposer
 from rlgym_llm.composition.coverage import check_coverage
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.curriculum import TaskSampler
-from rlgym_llm.env import TextEnv
 from rlgym_llm.env_pool import EnvPool
 from rlgym_llm.episodes.batching import Batching
 from rlgym_llm.errors import ConfigError
@@ -34,7 +33,7 @@ from rlgym_llm_trainers.learner.learner import Learner
 from rlgym_llm_trainers.learner.ranks import ALONE, Ranks
 from rlgym_llm_trainers.models.policy import Policy
 from rlgym_llm_trainers.training.console import View
-from rlgym_llm_trainers.training.environments import has_validation_tasks, make_env
+from rlgym_llm_trainers.training.environments import make_env
 from rlgym_llm_trainers.training.follow import assemble
 from rlgym_llm_trainers.training.preparation import (
     closed_on_error,
@@ -51,9 +50,14 @@ from rlgym_llm_trainers.training.run_critic import make_critic
 from rlgym_llm_trainers.training.run_folder import RunFolder
 from rlgym_llm_trainers.training.run_learner import check_learner, make_learner
 from rlgym_llm_trainers.training.run_rewards import Accuracy, accuracy_of, check_scoring, rewards_of
-from rlgym_llm_trainers.training.settings import check_dump_folders, check_settings
+from rlgym_llm_trainers.training.settings import (
+    check_dump_folders,
+    check_settings,
+    make_dump_folders,
+)
 from rlgym_llm_trainers.training.signal_filter import check_signal
 from rlgym_llm_trainers.training.task_order import choose_sampler
+from rlgym_llm_trainers.training.val_env import make_val_env
 
 __all__ = ["Session", "open_session"]
 
@@ -126,6 +130,7 @@ def open_session(
     plan_batches(config, dp_size=ranks.world_size, has_critic=has_critic)
     if not run.goes_on:  # then the folders are this run's
         check_dump_folders(config.trainer)
+    make_dump_folders(config.trainer)
     source = find_model(config, plugins)
     if not source.generator.trains:
         raise ConfigError(
@@ -138,7 +143,7 @@ def open_session(
     if trains and source.generator.name == "vllm":
         check_kept_sets(config.rollout, source.device.type)
     train_env = make_env(config, plugins, role="train") if trains else None
-    val_env = _make_val_env(config, plugins, view)
+    val_env = make_val_env(config, plugins, view.note)
     env = train_env or val_env
     assert env is not None, "a run trains or validates"
     rewards = rewards_of(config, env)
@@ -171,7 +176,7 @@ def open_session(
             num_prompts=len(train_tasks) if trains else None,
             has_critic=has_critic,
         )
-        assemble(ranks, plan)
+        assemble(ranks, plan, config)
         critic = None
         if has_critic:
             critic = make_critic(
@@ -208,21 +213,6 @@ def open_session(
         batching=turn_batching(config, generator),
         total_steps=(plan.total_steps or 0) if trains else 0,
     )
-
-
-def _make_val_env(config: TrainConfig, plugins: Plugins, view: View) -> TextEnv | None:
-    """The validation environment, or None, said aloud, where there is nothing to validate on."""
-    reason = None
-    if config.data.train is not None and config.data.val is None:
-        reason = "--data.train is given without --data.val"
-    elif not has_validation_tasks(config, plugins):
-        reason = f"environment {config.env.id} has no validation tasks of its own"
-    if reason is None:
-        return make_env(config, plugins, role="val")
-    if config.trainer.val_only:
-        raise ConfigError(f"--trainer.val_only: {reason}; give --data.val")
-    view.note(f"no validation: {reason}")
-    return None
 
 
 def _check_overlap(config: TrainConfig, generator: TrainingGenerator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rlgym_llm.config_schema import TrainConfig, TrainerConfig
@@ -12,7 +13,7 @@ from rlgym_llm_trainers.learner.correction_rules import correction_rules
 from rlgym_llm_trainers.models.model_path import check_model_path
 from rlgym_llm_trainers.models.starter import STARTER
 
-__all__ = ["check_dump_folders", "check_settings"]
+__all__ = ["check_dump_folders", "check_settings", "make_dump_folders"]
 
 
 def check_settings(config: TrainConfig, plugins: Plugins) -> None:
@@ -38,6 +39,20 @@ def check_dump_folders(trainer: TrainerConfig) -> None:
         _check_dump_folder(key, getattr(trainer, key))
 
 
+def make_dump_folders(trainer: TrainerConfig) -> None:
+    """Makes the folders for generations. Raises ConfigError where one cannot be written."""
+    for key in ("rollout_data_dir", "validation_data_dir"):
+        if (folder := getattr(trainer, key)) is None:
+            continue
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            fault = None if os.access(folder, os.W_OK) else "is not writable"
+        except OSError as error:
+            fault = f"cannot be made: {error.strerror}"
+        if fault is not None:
+            raise ConfigError(f"--trainer.{key} {folder}: {fault}; name another folder")
+
+
 def _check_staleness(config: TrainConfig) -> None:
     rollout = config.rollout
     if rollout.stale == "drop" and not rollout.max_staleness:
@@ -59,7 +74,10 @@ def _check_dump_folder(key: str, folder: str | None) -> None:
     if folder is None:
         return
     path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"--trainer.{key} {path}: is a file; name a folder")
-    if path.is_dir() and any(path.iterdir()):
-        raise ConfigError(f"--trainer.{key} {path}: the folder is in use; name a new one")
+    try:
+        if path.exists() and not path.is_dir():
+            raise ConfigError(f"--trainer.{key} {path}: is a file; name a folder")
+        if path.is_dir() and any(path.iterdir()):
+            raise ConfigError(f"--trainer.{key} {path}: the folder is in use; name a new one")
+    except OSError as error:  # a name too long, no permission
+        raise ConfigError(f"--trainer.{key} {path}: cannot be used: {error.strerror}") from error

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from rlgym_llm.config_base import Count, Natural, Section
 from rlgym_llm.errors import DataError
 from rlgym_llm.kept_sets import KeptSets
 from rlgym_llm.store import RolloutRecord, read_rollouts, write_rollouts
@@ -18,6 +19,37 @@ __all__ = ["load_collector_state", "save_collector_state"]
 
 _ROLLOUTS = "buffer.jsonl"
 _KEPT_SETS = "kept_sets.safetensors"
+
+
+class _LeftOut(Section):
+    indices: list[Natural]
+    successes: list[float | None]
+    metrics: dict[str, float]
+
+
+class _Offer(Section):
+    step: Natural
+    place: Natural
+    index: Natural
+    num_siblings: Count
+    has_greedy: bool
+    left_out: _LeftOut | None
+
+
+class _Missing(Section):
+    step: Natural
+    places: list[Natural]
+    indices: list[Natural]
+
+
+class _State(Section):
+    """`CollectorState` without its rollouts, as the progress of a run has it."""
+
+    num_begun: Natural
+    num_dropped: Natural
+    num_taken: Natural
+    offers: list[_Offer]
+    missing: list[_Missing]
 
 
 def save_collector_state(state: CollectorState, folder: Path) -> dict[str, Any]:
@@ -52,18 +84,21 @@ def save_collector_state(state: CollectorState, folder: Path) -> dict[str, Any]:
 
 
 def load_collector_state(data: dict[str, Any], folder: Path) -> CollectorState:
-    """The state that `save_collector_state` wrote. Raises DataError for files of another one."""
-    records = iter(_read(folder) if data["offers"] else ())
-    missing = data["missing"]
+    """The state that `save_collector_state` wrote.
+
+    Raises DataError for files of another one, and pydantic's ValidationError for other data.
+    """
+    state = _State.model_validate(data)
+    records = iter(_read(folder) if state.offers else ())
     return CollectorState(
-        num_begun=data["num_begun"],
+        num_begun=state.num_begun,
         buffer=BufferState(
-            offers=tuple(_offer(offer, records) for offer in data["offers"]),
-            missing={found["step"]: frozenset(found["places"]) for found in missing},
-            num_dropped=data["num_dropped"],
-            num_taken=data["num_taken"],
+            offers=tuple(_offer(offer, records) for offer in state.offers),
+            missing={found.step: frozenset(found.places) for found in state.missing},
+            num_dropped=state.num_dropped,
+            num_taken=state.num_taken,
         ),
-        indices={found["step"]: tuple(found["indices"]) for found in missing},
+        indices={found.step: tuple(found.indices) for found in state.missing},
     )
 
 
@@ -74,28 +109,28 @@ def _read(folder: Path) -> list[RolloutRecord]:
     return _with_kept_sets(stored.records, folder / _KEPT_SETS)
 
 
-def _offer(data: dict[str, Any], records: Iterator[RolloutRecord]) -> Offer:
-    siblings = [next(records) for _ in range(data["num_siblings"])]
+def _offer(stored: _Offer, records: Iterator[RolloutRecord]) -> Offer:
+    siblings = [next(records) for _ in range(stored.num_siblings)]
     rollouts = tuple(record.rollout for record in siblings)
     cards = tuple(record.card for record in siblings if record.card is not None)
     return Offer(
-        step=data["step"],
-        place=data["place"],
-        index=data["index"],
+        step=stored.step,
+        place=stored.place,
+        index=stored.index,
         group=RolloutGroup(group_id=rollouts[0].group_id, task=rollouts[0].task, rollouts=rollouts),
-        greedy=next(records).rollout if data["has_greedy"] else None,
+        greedy=next(records).rollout if stored.has_greedy else None,
         cards=cards or None,
-        left_out=_left_out(data["left_out"]),
+        left_out=_left_out(stored.left_out),
     )
 
 
-def _left_out(data: dict[str, Any] | None) -> LeftOut | None:
-    if data is None:
+def _left_out(stored: _LeftOut | None) -> LeftOut | None:
+    if stored is None:
         return None
     return LeftOut(
-        indices=tuple(data["indices"]),
-        successes=tuple(data["successes"]),
-        metrics=data["metrics"],
+        indices=tuple(stored.indices),
+        successes=tuple(stored.successes),
+        metrics=stored.metrics,
     )
 
 

@@ -152,6 +152,22 @@ def test_why_groups_are_flat(judge, steps, row, flags, cause, key):
     assert finding.keys[0] == key
 
 
+@pytest.mark.parametrize(
+    ("before", "share", "severity", "key"),
+    [
+        (0.36, 1.0, "error", "actor.optim.lr"),
+        (0.36, 0.9, "warning", "actor.optim.lr"),
+        (0.15, 1.0, "warning", "data.curriculum.type"),
+    ],
+)
+def test_a_policy_that_has_fallen_is_not_given_too_hard_tasks(
+    judge, steps, before, share, severity, key
+):
+    rows = steps(flat([before, 0.0, 0.0, 0.0, 0.0], share=share))
+    finding = judge("zero_variance_groups", rows)
+    assert (finding.severity, finding.keys[0]) == (severity, key)
+
+
 def components(*, math_weight=1.0, length_weight=1.0, length_std=6.0, contribution=1.0):
     return {
         "rewards/math/weight": math_weight,

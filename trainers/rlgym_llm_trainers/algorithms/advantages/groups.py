@@ -9,6 +9,7 @@ from rlgym_llm_trainers.algorithms.advantages.inputs import AdvantageInputs, Adv
 from rlgym_llm_trainers.algorithms.advantages.siblings import (
     Members,
     broadcast,
+    check_eps,
     compare,
     deviations,
     normalize,
@@ -101,6 +102,7 @@ def maxrl(inputs: AdvantageInputs, *, eps: float = 1e-6) -> Advantages:
     For rewards of at least 0, such as right or wrong; then no advantage exceeds G - 1. UserError
     for a negative one, whose mean may be anything. Rewards 1, 0, 0, 0 give 3, -1, -1, -1.
     """
+    check_eps(eps)
 
     def relative(rewards: Floats, _members: Members) -> Floats:
         if rewards.min() < 0:

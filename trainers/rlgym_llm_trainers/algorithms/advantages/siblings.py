@@ -17,7 +17,16 @@ from rlgym_llm_trainers.algorithms.advantages.inputs import (
 )
 from rlgym_llm_trainers.algorithms.metrics import Metric
 
-__all__ = ["Siblings", "broadcast", "compare", "deviations", "find_siblings", "normalize", "std_of"]
+__all__ = [
+    "Siblings",
+    "broadcast",
+    "check_eps",
+    "compare",
+    "deviations",
+    "find_siblings",
+    "normalize",
+    "std_of",
+]
 
 Members = NDArray[np.intp]
 
@@ -93,13 +102,18 @@ def std_of(centred: Floats) -> float:
     return math.sqrt(float(np.square(centred).sum()) / (len(centred) - 1))
 
 
+def check_eps(eps: float) -> None:
+    """Raises ValueError unless what a division is kept from 0 with is above it."""
+    if not eps > 0:
+        raise ValueError(f"eps must be above 0, got {eps}")
+
+
 def normalize(values: Floats, *, by_std: bool, eps: float) -> Floats:
     """``(x - mean) / (std + eps)``, or ``x - mean``; eps above 0, else ValueError.
 
     >>> normalize(np.array([1.0, 0, 0, 0]), by_std=True, eps=1e-6).round(3).tolist()
     [1.5, -0.5, -0.5, -0.5]
     """
-    if not eps > 0:
-        raise ValueError(f"eps must be above 0, got {eps}")
+    check_eps(eps)
     centred = deviations(values)
     return centred / (std_of(centred) + eps) if by_std else centred

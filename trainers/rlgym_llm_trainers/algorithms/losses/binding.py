@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from rlgym_llm.config_schema import ActorConfig
-from rlgym_llm.errors import ConfigError, PluginError
+from rlgym_llm.errors import ConfigError, PluginError, RlgymError, one_line
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.specs import Kind
-from rlgym_llm_trainers.algorithms.aggregate import masked
+from rlgym_llm_trainers.algorithms.aggregate import Reduce, masked
 from rlgym_llm_trainers.algorithms.losses.inputs import PolicyLossInputs
 from rlgym_llm_trainers.algorithms.losses.output import LossOutput
 from rlgym_llm_trainers.algorithms.options import bind_options, option_names
+from rlgym_llm_trainers.algorithms.plugin_call import check_metrics, load_function, plugin_call
 
 __all__ = ["PolicyLoss", "bind_policy_loss", "load_policy_loss"]
 
@@ -35,13 +36,15 @@ def load_policy_loss(config: ActorConfig, plugins: Plugins) -> PolicyLoss:
     """The loss that ``actor.policy_loss`` names, its options bound and tried on a few tokens.
 
     Raises ConfigError for options that it does not have or take, and for a clip that is given and
-    that it does not heed; PluginError where what it returns is no `LossOutput`, or where its loss
-    is not the sum of what the ``reduce`` it is given makes of its token losses.
+    that it does not heed; PluginError where its loss is not the sum of what the ``reduce`` it is
+    given makes of its token losses, and, now and at every call, where it fails or what it returns
+    is no `LossOutput` of a scalar with a gradient.
     """
-    loss = plugins.load(plugins.get(Kind.POLICY_LOSS, config.policy_loss))
+    spec = plugins.get(Kind.POLICY_LOSS, config.policy_loss)
+    loss = load_function(plugins, spec, _called(config))
     bound = bind_policy_loss(loss, config)
     _try_out(bound, config)
-    return bound
+    return _checked(bound, config)
 
 
 def bind_policy_loss(loss: PolicyLoss, config: ActorConfig) -> PolicyLoss:
@@ -68,6 +71,10 @@ def bind_policy_loss(loss: PolicyLoss, config: ActorConfig) -> PolicyLoss:
         at_call=_AT_CALL,
         own_keys=_OWN_KEYS,
     )
+
+
+def _called(config: ActorConfig) -> str:
+    return f"policy loss {config.policy_loss!r}"
 
 
 def _check_heeded(config: ActorConfig, options: list[str]) -> None:
@@ -100,9 +107,9 @@ def _try_out(loss: PolicyLoss, config: ActorConfig) -> None:
         mask=torch.ones(2, 3, dtype=torch.bool),
     )
     once, twice = (_tried(loss, config, inputs, scale) for scale in (1.0, 2.0))
-    if not torch.allclose(twice, 2 * once, equal_nan=True):
+    if not torch.allclose(twice, 2 * once):
         raise PluginError(
-            f"policy loss {config.policy_loss!r} does not call the reduce it is given: its sum "
+            f"{_called(config)} does not call the reduce it is given: its sum "
             "would change with how a step is split, and samples of another policy would train it "
             "uncorrected"
         )
@@ -114,12 +121,47 @@ def _tried(loss: PolicyLoss, config: ActorConfig, inputs: PolicyLossInputs, scal
     def reduce(values: Tensor, mask: Tensor) -> Tensor:
         return scale * masked(values, mask).sum()
 
-    try:
-        output = loss(inputs, reduce=reduce)
-    except (TypeError, ValueError) as refused:
-        raise ConfigError(f"--actor.policy_loss {config.policy_loss}: {refused}") from refused
+    with plugin_call(_called(config)):
+        try:
+            output = loss(inputs, reduce=reduce)
+        except RlgymError:
+            raise
+        except (TypeError, ValueError) as refused:
+            raise ConfigError(
+                f"--actor.policy_loss {config.policy_loss}: {one_line(refused)}"
+            ) from refused
+        found = _read(output, inputs, config).loss
+        found.backward()  # type: ignore[no-untyped-call]
+    if not torch.isfinite(found).all():
+        raise PluginError(f"{_called(config)} is {found.item()} of a few ordinary tokens")
+    return found.detach()
+
+
+def _checked(loss: PolicyLoss, config: ActorConfig) -> PolicyLoss:
+    """The same loss; PluginError where it fails, or what it gives back is no loss."""
+
+    def checked(inputs: PolicyLossInputs, *, reduce: Reduce) -> LossOutput:
+        with plugin_call(_called(config)):
+            output = loss(inputs, reduce=reduce)
+        return _read(output, inputs, config)
+
+    return checked
+
+
+def _read(output: object, inputs: PolicyLossInputs, config: ActorConfig) -> LossOutput:
+    """What a loss returned; PluginError where nothing can be learned from it."""
+    who = _called(config)
     if not isinstance(output, LossOutput):
+        raise PluginError(f"{who} returned a {type(output).__name__}, not LossOutput")
+    loss: object = output.loss
+    if not isinstance(loss, Tensor):
+        raise PluginError(f"{who} returned a {type(loss).__name__} as its loss, not a tensor")
+    if loss.numel() != 1 or not loss.is_floating_point():
         raise PluginError(
-            f"policy loss {config.policy_loss!r} returned a {type(output).__name__}, not LossOutput"
+            f"{who} returned a loss of {loss.dtype} and shape {list(loss.shape)}; it must be a "
+            "scalar of floats"
         )
-    return output.loss.detach()
+    if inputs.logprobs.requires_grad and not loss.requires_grad:
+        raise PluginError(f"{who} returned a loss without a gradient: nothing would be learned")
+    check_metrics(output.metrics, who)
+    return output

@@ -101,7 +101,8 @@ class ExplainedVariance(Metric):
 
     def result(self) -> float:
         """The number to log; NaN where the returns do not vary beyond their rounding."""
-        rounding = max(1e-8, (1e-6 * self.returns.mean) ** 2)
+        rounding = 1e-6 * self.returns.mean
+        rounding = max(1e-8, rounding * rounding)  # ** 2 raises where this is infinity
         if not self.returns.variance > rounding:  # of fewer than two returns it is NaN
             return math.nan
         return 1 - self.errors.m2 / self.returns.m2

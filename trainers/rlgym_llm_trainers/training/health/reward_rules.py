@@ -24,6 +24,8 @@ _NOISE = 0.02
 _DROWNED = 10
 """So many times the spread of another component drowns it."""
 _FEW_SIBLINGS = 4
+_ONCE = 0.2
+"""Part of the way from the lowest reward to the highest that a policy was once above."""
 _GREEDY_ENTROPY = 0.05
 """Nats a token, under which sampling is as good as greedy."""
 
@@ -114,7 +116,8 @@ def zero_variance_groups(history: History, config: TrainConfig) -> Finding | Non
     """Too many groups have equal rewards: they train nothing and cost as much as the others.
 
     The mean reward, within all rewards seen so far, tells whether the tasks are too easy (above
-    90% of the way up), too hard (below 10%), or whether the siblings are too alike or too few.
+    90% of the way up), too hard (below 10%), or whether the siblings are too alike or too few. An
+    error where nothing is earned that once was: such a run does not come back.
     """
     flat, mean = history.mean(_FLAT), history.mean(_REWARD)
     if flat is None or mean is None or flat <= config.trainer.health.max_zero_variance:
@@ -124,10 +127,14 @@ def zero_variance_groups(history: History, config: TrainConfig) -> Finding | Non
     where = (mean - lowest) / (highest - lowest) if highest > lowest else None
     entropy = history.mean("actor/entropy")
     tasks = ("data.curriculum.type", "data.train")
-    if where is None:
+    has_fallen = where is not None and where < 0.1 and _once_was_higher(history, lowest, highest)
+    if has_fallen:
+        cause = "the policy earns nothing any more: steps too large, or too far from where it began"
+        keys: tuple[str, ...] = ("actor.optim.lr", "actor.use_kl_loss", "actor.ppo_epochs")
+    elif where is None:
         cause = "no reward differs from another: the tasks are too hard or too easy, or the "
         cause += "rewards look at nothing that varies"
-        keys: tuple[str, ...] = ("reward", *tasks)
+        keys = ("reward", *tasks)
     elif where > 0.9:
         cause, keys = "the tasks are too easy", tasks
     elif where < 0.1:
@@ -142,11 +149,19 @@ def zero_variance_groups(history: History, config: TrainConfig) -> Finding | Non
         keys = (*tasks, "algorithm.filter_groups.enable", "rollout.temperature", "rollout.n")
     return Finding(
         rule="zero_variance_groups",
+        severity="error" if has_fallen and flat == 1 else "warning",
         seen=f"{flat:.0%} of the groups have equal rewards, mean {mean:.3g} "
         f"within {lowest:.3g} to {highest:.3g}",
         cause=cause,
         keys=keys,
     )
+
+
+def _once_was_higher(history: History, lowest: float, highest: float) -> bool:
+    """Whether the mean reward of an earlier step was above a fifth of the way up."""
+    rows = history.of_these_rewards().rows[: -history.window]
+    earlier = (value for row in rows if (value := row.get(_REWARD)) is not None)
+    return max(earlier, default=lowest) - lowest > _ONCE * (highest - lowest)
 
 
 def component_scale(history: History, config: TrainConfig) -> Finding | None:
