@@ -33,6 +33,9 @@ def show_apart(found: Mapping[str, Sequence[float]]) -> bool:
     errors = standard_error(values), standard_error(others)
     apart, together = abs(means[1] - means[0]), math.hypot(*errors)
     print(f"{first} {means[0]:.3f} ± {errors[0]:.3f}, {second} {means[1]:.3f} ± {errors[1]:.3f}")
+    if min(len(values), len(others)) < 2:
+        print(f"{apart:.3f} apart; a single seed has no standard error to judge that by")
+        return True
     is_met = apart <= MOST_ERRORS * together
     number = apart / together if together else math.inf if apart else 0.0
     print(

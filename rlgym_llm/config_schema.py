@@ -187,8 +187,8 @@ class ActorConfig(Section):
     k3 and the gradient of k2, which is that of the KL."""
     kl_loss_unbiased: bool = False
     """Multiplies that KL of a token by its ratio of new to old probability (arXiv 2512.02556, TRL's
-    use_bias_correction_kl): k1 and k3 are then unbiased on samples of an older policy too, and
-    their gradient is that of the KL."""
+    use_bias_correction_kl): k1 and k3 are then unbiased in the later mini-batches of a step too,
+    and their gradient is that of the KL."""
     grad_clip: Positive = 1.0
     """Largest norm of the gradient."""
     max_skipped_steps: Natural = 10

@@ -266,6 +266,11 @@ def test_numbers_that_are_floats_without_a_loss_are_taken(load_mine, kind):
     assert found.advantages.tolist() == [[3.0], [1.0], [0.0]]
 
 
+def test_the_trial_has_the_components_of_the_run(load_mine):
+    names = ", ".join(map(repr, COMPONENTS["components"]))
+    load_mine(f"assert [*inputs.component_rewards] == [{names}]\n{RETURNS_VALUES}")
+
+
 def test_what_stands_where_nothing_trains_is_0(load_mine):
     estimate = load_mine(
         "return Advantages(advantages=np.where(inputs.mask & is_valid[:, None], values, np.nan), "
@@ -276,7 +281,7 @@ def test_what_stands_where_nothing_trains_is_0(load_mine):
 
 def test_an_estimator_cannot_write_into_its_inputs(load_mine):
     with pytest.raises(ConfigError, match="adv_estimator mine: assignment destination is read-onl"):
-        load_mine("inputs.component_rewards['reward'][:] = 7.0")
+        load_mine("next(iter(inputs.component_rewards.values()))[:] = 7.0")
     late = load_mine("if is_run: inputs.token_rewards[:] = np.nan\n" + RETURNS_VALUES)
     inputs = of_two_scored()
     with pytest.raises(PluginError, match="'mine' failed: ValueError: assignment destination is"):

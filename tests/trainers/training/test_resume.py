@@ -229,12 +229,14 @@ def test_a_filled_buffer_goes_on_with_the_groups_that_waited(tmp_path, monkeypat
     assert [row["step"] for row in folder.rows("dropping")] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("left", [None, "metrics.jsonl", "model"])
+@pytest.mark.parametrize("left", [None, "metrics.jsonl", "model", "tensorboard"])
 def test_a_new_folder_is_given_up_where_nothing_was_learned_in_it(tmp_path, left):
     config = load_config(["--trainer.save_freq=1"])
-    run = RunFolder(path=tmp_path / "out")
+    run, source = RunFolder(path=tmp_path / "out"), tmp_path / "step_1"
+    source.mkdir()
+    (source / "metrics.jsonl").write_text("")
 
-    @taken(Start(run=run), config, total_steps=1)
+    @taken(Start(run=run, checkpoint=source), config, total_steps=1)
     def refused_run():
         if left is not None:
             (run.path / left).write_text("{}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
@@ -59,7 +59,7 @@ def load_estimator(config: TrainConfig, rewards: RewardsConfig, plugins: Plugins
     values = {key: getattr(algorithm, key) for key in _KEYS}
     _check_heeded(values, name, option_names(estimate))
     bound = bind_options(estimate, values, algorithm.adv_kwargs, "algorithm.adv_kwargs")
-    _try_out(bound, config, spec)
+    _try_out(bound, config, spec, components=tuple(rewards.components))
     return _checked(bound, spec)
 
 
@@ -113,9 +113,11 @@ def _called(name: str) -> str:
     return f"advantage estimator {name!r}"
 
 
-def _try_out(estimate: Estimator, config: TrainConfig, spec: AdvantageSpec) -> None:
+def _try_out(
+    estimate: Estimator, config: TrainConfig, spec: AdvantageSpec, *, components: Sequence[str]
+) -> None:
     """Finds now what the first step would find, after a model was loaded and sampled from."""
-    inputs = _few_rollouts(config.rollout.n, spec)
+    inputs = _few_rollouts(config.rollout.n, spec, components)
     with plugin_call(_called(spec.name)), _locked(inputs), np.errstate(all="ignore"):
         try:
             found = estimate(inputs)
@@ -132,10 +134,11 @@ def _try_out(estimate: Estimator, config: TrainConfig, spec: AdvantageSpec) -> N
     _read(found, inputs, spec)
 
 
-def _few_rollouts(n: int, spec: AdvantageSpec) -> AdvantageInputs:
-    """Two groups of n siblings that earned 1, 0, 1...: a token of a prompt and two sampled ones."""
+def _few_rollouts(n: int, spec: AdvantageSpec, components: Sequence[str]) -> AdvantageInputs:
+    """Two groups of n siblings, that earned 1, 0, 1... and 0, 1, 0...: two sampled tokens each."""
     num_rollouts = 2 * n
-    rewards = np.array([1.0 - index % 2 for index in range(n)] * 2)
+    first = [1.0 - index % 2 for index in range(n)]
+    rewards = np.array(first + [1.0 - reward for reward in first])
     mask = np.array([[False, True, True]] * num_rollouts)
     ends = np.array([[False, False, True]] * num_rollouts)
     zeros = np.zeros(num_rollouts)
@@ -149,8 +152,8 @@ def _few_rollouts(n: int, spec: AdvantageSpec) -> AdvantageInputs:
         values=np.where(mask, 0.5, 0.0) if spec.needs_critic else None,
         bootstrap_values=zeros if spec.needs_critic else None,
         baselines=zeros if spec.needs_baseline else None,
-        component_rewards={"reward": rewards.copy()},
-        component_weights={"reward": 1.0},
+        component_rewards={name: rewards.copy() for name in components},
+        component_weights=dict.fromkeys(components, 1.0),
     )
 
 

@@ -12,7 +12,11 @@ from rlgym_llm_trainers.training.environments import make_env
 from rlgym_llm_trainers.training.loggers import check_loggers
 from rlgym_llm_trainers.training.resume import find_start
 from rlgym_llm_trainers.training.run_rewards import accuracy_of, check_scoring, rewards_of
-from rlgym_llm_trainers.training.settings import check_dump_folders, check_settings
+from rlgym_llm_trainers.training.settings import (
+    check_dump_folders,
+    check_dump_places,
+    check_settings,
+)
 from rlgym_llm_trainers.training.signal_filter import check_signal
 from rlgym_llm_trainers.training.val_env import make_val_env
 
@@ -29,6 +33,7 @@ def dry_run(config: TrainConfig, plugins: Plugins, *, dp_size: int) -> BatchPlan
     check_loggers(config.trainer.logger)
     if config.rollout.name != "auto":
         plugins.get(Kind.GENERATOR, config.rollout.name)
+    check_dump_places(config.trainer)
     if not find_start(config).run.goes_on:
         check_dump_folders(config.trainer)
     trains = not config.trainer.val_only

@@ -89,7 +89,7 @@ def taken(start: Start, config: TrainConfig, *, total_steps: int) -> Iterator[No
     What later steps wrote is gone from ``metrics.jsonl`` and from the dumps. Raises UserError where
     another run has taken the folder, or still writes there, and where the checkpoint is of a step
     after the last of this run; nothing is changed then. A new folder is given up again where a
-    UserError, such as for a checkpoint of another model, ends the block before its first step.
+    UserError refuses the checkpoint that it begins from, of another model say, before any step.
     """
     run, checkpoints = start.run, Checkpoints(start.run.checkpoints)
     if start.step > total_steps and not config.trainer.val_only:
@@ -119,8 +119,8 @@ def taken(start: Start, config: TrainConfig, *, total_steps: int) -> Iterator[No
         try:
             yield
         except UserError:
-            has_learned = run.model.exists() or _size(run.metrics) > known
-            if not (run.goes_on or has_learned):
+            is_new = not run.goes_on and start.checkpoint is not None
+            if is_new and _size(run.metrics) == known and not _holds_more(run):
                 checkpoints.give_up()
                 give_up_run_folder(run)
             raise
@@ -262,6 +262,12 @@ def _replace(path: Path, content: bytes) -> None:
     with writing(path):
         partial.write_bytes(content)
         os.replace(partial, path)
+
+
+def _holds_more(run: RunFolder) -> bool:
+    """Whether there is anything in the folder that its making and its start have not put there."""
+    names = {path.name for path in run.path.iterdir()}
+    return bool(names - {run.config.name, run.metrics.name, run.checkpoints.name})
 
 
 def _size(path: Path) -> int:

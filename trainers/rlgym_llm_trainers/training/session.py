@@ -52,8 +52,8 @@ from rlgym_llm_trainers.training.run_learner import check_learner, make_learner
 from rlgym_llm_trainers.training.run_rewards import Accuracy, accuracy_of, check_scoring, rewards_of
 from rlgym_llm_trainers.training.settings import (
     check_dump_folders,
+    check_dump_places,
     check_settings,
-    make_dump_folders,
 )
 from rlgym_llm_trainers.training.signal_filter import check_signal
 from rlgym_llm_trainers.training.task_order import choose_sampler
@@ -130,7 +130,7 @@ def open_session(
     plan_batches(config, dp_size=ranks.world_size, has_critic=has_critic)
     if not run.goes_on:  # then the folders are this run's
         check_dump_folders(config.trainer)
-    make_dump_folders(config.trainer)
+    check_dump_places(config.trainer)
     source = find_model(config, plugins)
     if not source.generator.trains:
         raise ConfigError(

@@ -13,7 +13,7 @@ from rlgym_llm_trainers.learner.correction_rules import correction_rules
 from rlgym_llm_trainers.models.model_path import check_model_path
 from rlgym_llm_trainers.models.starter import STARTER
 
-__all__ = ["check_dump_folders", "check_settings", "make_dump_folders"]
+__all__ = ["check_dump_folders", "check_dump_places", "check_settings"]
 
 
 def check_settings(config: TrainConfig, plugins: Plugins) -> None:
@@ -39,16 +39,16 @@ def check_dump_folders(trainer: TrainerConfig) -> None:
         _check_dump_folder(key, getattr(trainer, key))
 
 
-def make_dump_folders(trainer: TrainerConfig) -> None:
-    """Makes the folders for generations. Raises ConfigError where one cannot be written."""
+def check_dump_places(trainer: TrainerConfig) -> None:
+    """Raises ConfigError where a folder for generations cannot be made or written; makes none."""
     for key in ("rollout_data_dir", "validation_data_dir"):
         if (folder := getattr(trainer, key)) is None:
             continue
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            fault = None if os.access(folder, os.W_OK) else "is not writable"
-        except OSError as error:
-            fault = f"cannot be made: {error.strerror}"
+        place = Path(folder).absolute()
+        while not place.exists():
+            place = place.parent
+        fault = None if os.access(place, os.W_OK) else f"{place} is not writable"
+        fault = fault if place.is_dir() else f"{place} is no folder"
         if fault is not None:
             raise ConfigError(f"--trainer.{key} {folder}: {fault}; name another folder")
 

@@ -24,6 +24,8 @@ PolicyLoss = Callable[..., LossOutput]
 
 _AT_CALL = ("reduce",)
 _KWARGS = "actor.policy_loss_kwargs"
+_OF_PPO = {"clip_ratio": 0.2, "clip_ratio_c": 3.0}
+"""What PPO takes, and verl gives whatever the loss."""
 _OWN_KEYS = {
     "clip_low": "actor.clip_ratio_low",
     "clip_high": "actor.clip_ratio_high",
@@ -78,7 +80,10 @@ def _called(config: ActorConfig) -> str:
 
 
 def _check_heeded(config: ActorConfig, options: list[str]) -> None:
-    """A key that is given and has no effect is a mistake of whoever gave it."""
+    """A key that is given and has no effect is a mistake of whoever gave it.
+
+    PPO's own values pass: configurations that spell out every key have them, verl's too.
+    """
     given = {
         "clip_ratio": (config.clip_ratio, ("clip_low", "clip_high")),
         "clip_ratio_low": (config.clip_ratio_low, ("clip_low",)),
@@ -86,7 +91,7 @@ def _check_heeded(config: ActorConfig, options: list[str]) -> None:
         "clip_ratio_c": (config.clip_ratio_c, ("clip_c",)),
     }
     for key, (value, feeds) in given.items():
-        if value is not None and not set(feeds) & set(options):
+        if value not in (None, _OF_PPO.get(key)) and not set(feeds) & set(options):
             raise ConfigError(
                 f"--actor.{key} {value:g}: has no effect on the policy loss {config.policy_loss}"
             )
@@ -95,8 +100,8 @@ def _check_heeded(config: ActorConfig, options: list[str]) -> None:
 def _try_out(loss: PolicyLoss, config: ActorConfig) -> None:
     """Finds now what the first update would find, after the model was loaded and sampled from.
 
-    Tried twice: of a ``reduce`` that gives twice as much, twice the loss must come. One that is
-    called and passed over, or beside which something else is added, gives another number.
+    What ``reduce`` gives is scaled by a weight of 1, along which the slope of the loss must be the
+    loss: one that passes ``reduce`` over, or adds something beside it, has another slope.
     """
     logprobs = torch.tensor([[-0.5, -1.0, -1.5], [-0.3, -0.8, -1.3]])
     moved = torch.tensor([0.1, -0.1, 0.0])  # some clips hold, others do not
@@ -106,8 +111,9 @@ def _try_out(loss: PolicyLoss, config: ActorConfig) -> None:
         advantages=torch.tensor([[1.0], [-0.5]]).expand(2, 3),
         mask=torch.ones(2, 3, dtype=torch.bool),
     )
-    once, twice = (_tried(loss, config, inputs, scale) for scale in (1.0, 2.0))
-    if not torch.allclose(twice, 2 * once):
+    weight = torch.ones((), requires_grad=True)
+    found = _tried(loss, config, inputs, weight)
+    if weight.grad is None or not torch.allclose(weight.grad, found):
         raise PluginError(
             f"{_called(config)} does not call the reduce it is given: its sum "
             "would change with how a step is split, and samples of another policy would train it "
@@ -115,11 +121,13 @@ def _try_out(loss: PolicyLoss, config: ActorConfig) -> None:
         )
 
 
-def _tried(loss: PolicyLoss, config: ActorConfig, inputs: PolicyLossInputs, scale: float) -> Tensor:
-    """The loss where ``reduce`` is the sum, times ``scale``."""
+def _tried(
+    loss: PolicyLoss, config: ActorConfig, inputs: PolicyLossInputs, weight: Tensor
+) -> Tensor:
+    """The loss where ``reduce`` is the sum, times ``weight``; gone through backwards."""
 
     def reduce(values: Tensor, mask: Tensor) -> Tensor:
-        return scale * masked(values, mask).sum()
+        return weight * masked(values, mask).sum()
 
     with plugin_call(_called(config)):
         try:
