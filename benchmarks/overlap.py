@@ -20,24 +20,20 @@ validation problems after the last step must be within two standard errors of th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from accuracies import accuracy_of, show_apart
+from train_run import Row, train_run
 
 WARM_UP = 2
 MOST_OF_A_STEP = 0.75
 SIDES = (0, 1)
 """Both values of ``rollout.max_staleness``."""
 PLUGIN = Path(__file__).with_name("overlap_generator.py")
-
-Row = Mapping[str, float]
 
 
 def main() -> int:
@@ -65,21 +61,15 @@ def train(
     flags: Sequence[str], *, staleness: int, steps: int, latency_s: float = 0.0, seed: int = 0
 ) -> list[Row]:
     """The metrics of each step of one run."""
-    with tempfile.TemporaryDirectory() as scratch:
-        output = Path(scratch) / "run"
-        command = [
-            *(sys.executable, "-m", "rlgym_llm_trainers.cli", "--output", str(output)),
+    return train_run(
+        [
             *("--plugin", str(PLUGIN), "--rollout.name", "delayed"),
             *("--rollout.engine_kwargs.latency_s", str(latency_s)),
             *("--rollout.max_staleness", str(staleness), "--trainer.seed", str(seed)),
             *("--trainer.total_training_steps", str(steps), "--trainer.test_freq", str(steps)),
             *("--trainer.val_before_train", "false", *flags),
         ]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{done.stdout[-2000:]}{done.stderr[-2000:]}\nthe run failed")
-        lines = (output / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    )
 
 
 def compare_times(options: argparse.Namespace, flags: list[str]) -> bool:

@@ -11,13 +11,11 @@ accuracies after the last step must be within two standard errors of each other.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from accuracies import accuracy_of, show_apart
+from train_run import train_run
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 RUNS = {"grpo": (), "ppo": ("--config", str(EXAMPLES / "ppo.yaml"))}
@@ -42,29 +40,14 @@ def main() -> int:
         for seed in range(options.seeds):
             cells = []
             for ranks, accuracies in zip(RANKS, found.values(), strict=True):
-                before, after = train([*RUNS[kind], *flags], ranks=ranks, seed=seed)
+                rows = train_run([*RUNS[kind], *flags, "--seed", str(seed)], ranks=ranks)
+                before, after = accuracy_of(rows[0]), accuracy_of(rows[-1])
                 accuracies.append(after)
                 cells.append(f"{before:.3f} -> {after:.3f}")
             print(f"{seed:4}  {'  '.join(cells)}", flush=True)
         is_met &= show_apart(found)
         print()
     return 0 if is_met else 1
-
-
-def train(flags: list[str], *, ranks: int, seed: int) -> tuple[float, float]:
-    """The accuracy before the first step of a run, and after its last one."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    with tempfile.TemporaryDirectory() as scratch:
-        output = Path(scratch) / "run"
-        command = [
-            *(sys.executable, *(launcher if ranks > 1 else ()), "-m", "rlgym_llm_trainers.cli"),
-            *("--output", str(output), "--seed", str(seed), *flags),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{done.stdout[-2000:]}{done.stderr[-2000:]}\nthe run failed")
-        rows = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-    return accuracy_of(rows[0]), accuracy_of(rows[-1])
 
 
 if __name__ == "__main__":

@@ -154,8 +154,7 @@ class Learner:
     def is_exact(self) -> bool:
         """Whether it computes in float32, as then do all that sample from its weights.
 
-        Their log-probs are its own up to rounding (1e-5). In bfloat16 they are 0.01 apart, and
-        further from what a kernel of another shape finds.
+        Their log-probs are then its own up to a rounding that no clip sees; bfloat16's is coarser.
         """
         return self._is_exact
 

@@ -12,6 +12,7 @@ from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import RlgymError, describe
 from rlgym_llm.plugins import Plugins
 from rlgym_llm.yaml_text import dump_value
+from rlgym_llm_trainers.algorithms.losses.binding import load_policy_loss
 from rlgym_llm_trainers.learner.led import serve
 from rlgym_llm_trainers.learner.ranks import Ranks, claim_gpu, is_lost_rank, open_ranks
 from rlgym_llm_trainers.models.policy import Policy, pick_device
@@ -64,6 +65,7 @@ def follow(config: TrainConfig, plugins: Plugins, ranks: Ranks) -> bool:
     policy: Policy | None = None
     fault = None
     try:
+        policy_loss = load_policy_loss(config.actor, plugins)
         source = find_model(config, plugins)
         policy = load_model(config, source)
     except Exception as error:  # whatever it is, rank 0 says it, once
@@ -81,7 +83,7 @@ def follow(config: TrainConfig, plugins: Plugins, ranks: Ranks) -> bool:
             members["critic"] = make_critic(
                 config, policy, plan, plugins=plugins, model_path=source.path, ranks=ranks
             )
-        members["actor"] = make_learner(config, policy, plan, plugins=plugins, ranks=ranks)
+        members["actor"] = make_learner(config, policy, plan, policy_loss=policy_loss, ranks=ranks)
         serve(members, ranks)
     except RuntimeError as error:
         if is_lost_rank(error):

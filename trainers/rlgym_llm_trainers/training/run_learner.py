@@ -10,8 +10,7 @@ from torch import nn
 from rlgym_llm.batch_arithmetic import BatchPlan
 from rlgym_llm.config_schema import TrainConfig
 from rlgym_llm.errors import ConfigError
-from rlgym_llm.plugins import Plugins
-from rlgym_llm_trainers.algorithms.losses.binding import load_policy_loss
+from rlgym_llm_trainers.algorithms.losses.binding import PolicyLoss
 from rlgym_llm_trainers.learner.learner import Learner
 from rlgym_llm_trainers.learner.ranks import Ranks
 from rlgym_llm_trainers.learner.shard import compile_layers
@@ -54,7 +53,7 @@ def make_learner(
     policy: Policy,
     plan: BatchPlan,
     *,
-    plugins: Plugins,
+    policy_loss: PolicyLoss,
     ranks: Ranks,
     note: Callable[[str], None] | None = None,
 ) -> Learner:
@@ -64,7 +63,7 @@ def make_learner(
     return Learner(
         policy,
         config.actor,
-        policy_loss=load_policy_loss(config.actor, plugins),
+        policy_loss=policy_loss,
         mini_batch_prompts=plan.mini_batch_prompts,
         micro_batch_size=plan.micro_batch_size,
         reference_batch_size=plan.reference_batch_size,

@@ -77,7 +77,7 @@ class Saver:
         is_own = folder.parent == self._checkpoints.path
         session.view.phase("loading the checkpoint")
         if session.sampler is not None:  # else the run only validates
-            change = _change_of_tasks(session, progress)
+            change = _change_of_tasks(progress, self._tasks)
             if change is not None:
                 session.view.note(f"other training tasks than in the checkpoint ({change})")
                 takes_groups = False
@@ -197,7 +197,7 @@ def check_checkpoint(session: Session, folder: Path, *, takes_groups: bool = Tru
             )
     if session.sampler is None:
         return
-    change = _change_of_tasks(session, progress)
+    change = _change_of_tasks(progress, tasks_mark(session.train_tasks))
     if change is None and takes_groups:
         _check_groups(session, progress, folder / PROGRESS)
     if change is not None and is_own:
@@ -225,9 +225,9 @@ def _check_groups(session: Session, progress: Progress, path: Path) -> None:
                 raise DataError(f"collector: lacks groups of step {step}", path=path)
 
 
-def _change_of_tasks(session: Session, progress: Progress) -> str | None:
-    """How the training tasks differ from the checkpoint's; None where they do not."""
-    before, now = progress.tasks, tasks_mark(session.train_tasks)
+def _change_of_tasks(progress: Progress, now: Mapping[str, Any]) -> str | None:
+    """How the training tasks, by their mark ``now``, differ from the checkpoint's; None if not."""
+    before = progress.tasks
     if not before or before == now:
         return None
     if before.get("count") != now["count"]:

@@ -125,7 +125,7 @@ def open_session(
     What costs little is checked first, so that a typing error does not wait for a model.
     """
     check_settings(config, plugins)
-    load_policy_loss(config.actor, plugins)
+    policy_loss = load_policy_loss(config.actor, plugins)
     has_critic = needs_critic(config, plugins) and not config.trainer.val_only
     plan_batches(config, dp_size=ranks.world_size, has_critic=has_critic)
     if not run.goes_on:  # then the folders are this run's
@@ -188,7 +188,9 @@ def open_session(
                 ranks=ranks,
                 note=view.note,
             )
-        learner = make_learner(config, policy, plan, plugins=plugins, ranks=ranks, note=view.note)
+        learner = make_learner(
+            config, policy, plan, policy_loss=policy_loss, ranks=ranks, note=view.note
+        )
     return Session(
         config=config,
         run=run,
